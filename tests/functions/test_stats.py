@@ -1,10 +1,12 @@
 """quadrat.stats and quadrat.show_config: what collators made, and what quadrat found when it was built and imported."""
 
+import ast
 import contextlib
 import functools
 import importlib.metadata
 import logging
 import multiprocessing
+import pathlib
 import platform
 import re
 import threading
@@ -41,7 +43,9 @@ def test_planned_remembered_and_fallen_back():
     stats = quadrat.stats()
     assert stats[:3] == (5, 4, 3)
     assert list(stats.causes.values()) == [3]
-    assert "column 'scores'" in next(iter(stats.causes))
+    (cause,) = stats.causes
+    assert cause.startswith("DataCollatorWithPadding: fell back to transformers: column 'scores'")
+    assert cause.endswith("; give all rows of the column one element type, for example floats alone")
     assert quadrat.stats(reset=True) == stats
     assert quadrat.stats() == (0, 0, 0, {})
 
@@ -74,6 +78,35 @@ def test_the_first_of_a_kind_is_a_warning(caplog):
                 collator(MIXED)
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.DEBUG]
     assert all("give all rows of the column one element type" in text for text in caplog.messages)
+
+
+# Reasons that users can do nothing about.
+WITHOUT_REMEDY = {
+    "packed rows have other columns",  # the rows are taken apart, and then joined
+    "packed rows have no number each",
+    "transformers 4.x warns about padding with a fast tokenizer first",  # once
+    "a vocabulary of that size is drawn from in another way",
+    "the padding options are refused",  # by an error of the reference, which follows
+}
+
+
+def test_reasons_to_fall_back_have_remedies():
+    reasons = set()
+    for path in pathlib.Path(quadrat.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = {"FallBack", "AlwaysFallBack", "or_fall_back"}
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in names and len(node.args) == 1:
+                (reason,) = node.args
+                if isinstance(reason, (ast.Constant, ast.JoinedStr)):
+                    reasons.add(ast.unparse(reason).strip("f'\""))
+    assert reasons == WITHOUT_REMEDY
+
+
+@pytest.mark.parametrize("rows", [[[], []], [{"input_ids": []}] * 2])
+def test_batches_of_empty_rows_say_so(rows, caplog):
+    with caplog.at_level(logging.WARNING, "quadrat"):
+        quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False)(rows)
+    assert ["has empty rows only" in text or "all rows are empty" in text for text in caplog.messages] == [True]
 
 
 def test_what_costs_nothing_is_no_warning(caplog):

@@ -2,16 +2,22 @@
 
 import copy
 import enum
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import transformers
 
 import quadrat
+from quadrat.installed import behaviour, originals
 from quadrat.planning.diagnosis import diagnose
-from support import samples
+from support import hints, samples
 from support.compare import both, check_error, outcome
+from support.others import OTHERS
 from support.strategies import make_tokenizer
 
 LANGUAGE = ("ForLanguageModeling", "ForPermutationLanguageModeling")
@@ -38,7 +44,7 @@ TARGETS = {**GOOD, "labels": [1, 2]}
 TAGS, SEQ2SEQ = "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"
 CHOICE, STACKED = "DataCollatorForMultipleChoice", "DefaultDataCollator"
 
-# (collator, features, options, what the message must say), of mistakes that test_error_hints_*.py does not have
+# (collator, features, options, what the message must say), of mistakes that test_error_hints.py does not have
 CASES: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     (TAGS, changed(input_ids=[5, [6]]), {}, ["input_ids", "row 1", "position 1", "a list", "one flat row"]),
     (TAGS, changed(labels=None), {}, ["labels", "row 1", "None"]),
@@ -47,11 +53,16 @@ CASES: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     (SEQ2SEQ, [TARGETS, {**SHORT, "labels": [2**63]}], {}, ["labels", "row 1", "position 0", "int64"]),
     (SEQ2SEQ, [TARGETS, {"input_ids": [5, 6], "attention_mask": [1, 1], "other": 1}], {}, ["labels", "missing"]),
     (CHOICE, [FEW, {**FEW, "attention_mask": [[1]]}], {}, ["attention_mask", "row 1", "1 choices", "input_ids", "2"]),
-    (CHOICE, [FEW, {**FEW, "input_ids": [[5], [6, None]]}], {}, ["row 3", "position 1", "None", "2 each"]),
-    (CHOICE, [FEW, {**FEW, "attention_mask": [[1], [1]]}], {}, ["attention_mask", "row 3", "length 1", "has 2"]),
+    (CHOICE, [FEW, {**FEW, "input_ids": [[5], [6, None]]}], {}, ["row 1, choice 1, position 1", "None"]),
+    (
+        CHOICE,
+        [FEW, {**FEW, "attention_mask": [[1], [1]]}],
+        {},
+        ["attention_mask", "row 1, choice 1", "length 1", "has 2"],
+    ),
     (CHOICE, [{"input_ids": [], "label": 0}], {}, ["input_ids", "row 0", "0 choices"]),
     (CHOICE, [{"ids": [[5]], "label": 0}], {}, ["input_ids", "['ids', 'label']"]),
-    (CHOICE, [FEW], {"padding": "max_length", "max_length": 1}, ["row 1", "2 tokens", "max_length=1"]),
+    (CHOICE, [FEW], {"padding": "max_length", "max_length": 1}, ["row 0, choice 1", "2 tokens", "max_length=1"]),
     (CHOICE, [FEW], {"padding": False}, ["input_ids", "length 1", "length 2", "padding=True"]),
     (CHOICE, [], {}, ["empty"]),
     (STACKED, [], {}, ["empty"]),
@@ -73,6 +84,180 @@ def test_errors_say_more(framework, name, features, options, said):
         assert got[0] == "returned"
     else:
         check_error(expected, got, said)
+
+
+DAMAGES: dict[str, Callable[[Any], Any]] = {
+    "None": lambda value: None,
+    "None inside": lambda value: [*value[:-1], None],
+    "string": lambda value: "abc",
+    "strings": lambda value: ["a"] * len(value),
+    "deep": lambda value: [value],
+    "several": lambda value: [value, value],
+    "short": lambda value: value[:-1],
+    "empty": lambda value: [],
+    "float": lambda value: [*value[:-1], 0.5],
+    "array": lambda value: np.array([value]),
+    "matrix": lambda value: torch.tensor([value]),
+    "tensor": torch.tensor,
+    "big": lambda value: [*value[:-1], 2**63] if isinstance(value, list) else 2**63,
+    "dict": lambda value: {"a": 1},
+    "number": lambda value: 5,
+    "object": lambda value: object(),
+    "missing": lambda value: KeyError,
+}
+NAMED = [name for name in samples.CLASSES if name in samples.TWINS or name in hints.MASKED[1:]]
+if not behaviour.flattening_takes_arrays():
+    NAMED.remove(*hints.FLAT)  # the reference takes other rows
+
+
+@pytest.mark.parametrize("name", [*NAMED, *OTHERS])
+def test_errors_name_column_and_row_and_say_what_to_do(name):
+    """Whatever is wrong in a column of a row, or of all rows."""
+    good = OTHERS[name].batch() if name in OTHERS else samples.batch(name)[:3]
+    reference = hints.reference_of(name)
+    ours = OTHERS[name].ours() if name in OTHERS else samples.make(quadrat, name)
+    for one in (reference, ours):
+        one(copy.deepcopy(good))  # then it is a known kind
+    raised = 0
+    for column in good[0]:
+        for damage, change in DAMAGES.items():
+            for places in ([0], [len(good) - 1], range(len(good))):
+                try:
+                    value = [change(row[column]) for row in good]
+                except (TypeError, ValueError):  # no such damage to this
+                    continue
+                batch = [{**row, column: value[place]} if place in places else row for place, row in enumerate(good)]
+                batch = [{key: one for key, one in row.items() if one is not KeyError} for row in batch]
+                (kind, expected), got = (outcome(one, copy.deepcopy(batch)) for one in (reference, ours))
+                assert kind == got[0], (column, damage, places)
+                if kind == "returned" or damage == "object":
+                    continue  # whose address is in messages
+                raised += 1
+                line = check_error(expected, got, [f"'{column}'"])
+                every = any(words in line for words in ("in every row", "no column"))
+                assert every or any(f"row {place}" in line for place in places), (damage, places, line)
+                assert any(sign in line for sign in ("; ", ": ")), line
+    assert raised > 20 or name in hints.FLAT
+
+
+class Processor:
+    """As processors of models for images and text: they hold a tokenizer and do not pad."""
+
+    tokenizer = samples.tokenizer()
+
+
+class Auto:
+    """As `AutoTokenizer`, without files."""
+
+    @staticmethod
+    def from_pretrained(name):
+        return samples.tokenizer()
+
+
+# What is given as tokenizer, and what the message says.
+NO_TOKENIZERS = {
+    "None": (None, ["tokenizer is None"], r"for example (AutoTokenizer.*)"),
+    "a name": ("bert-base-uncased", ["tokenizer is the string 'bert-base-uncased'"], r"give (AutoTokenizer.*)"),
+    "a class": (transformers.BertTokenizer, ["tokenizer is the class BertTokenizer"], r"for example (BertTokenizer.*)"),
+    "a Tokenizer": (samples.tokenizer()._tokenizer, ["tokenizer is a Tokenizer of the package"], r"give (.*)"),
+    "a processor": (Processor(), ["tokenizer is a Processor"], r"give its tokenizer: (.*)"),
+    "a dict": ({}, ["tokenizer is a dict", "give a tokenizer of transformers"], None),
+}
+
+
+@pytest.mark.parametrize("collator", [*hints.PADDED, *hints.MASKED[:1]])
+@pytest.mark.parametrize("columns", [{}, {"labels": lambda n: [1] * n}], ids=["ids", "labels"])
+@pytest.mark.parametrize("kind", NO_TOKENIZERS)
+def test_no_tokenizer(kind, columns, collator):
+    given, said, pattern = NO_TOKENIZERS[kind]
+    features = hints.rows(4, 4, **columns)
+    both = (getattr(module, collator) for module in (transformers, quadrat))
+    reference, got = (outcome(lambda tokenizer, make=make: make(tokenizer)(features), given) for make in both)
+    line = check_error(reference[1], got, said)
+    if pattern is None:
+        return
+    source = hints.code(line, pattern).replace("pad_token=...", "pad_token='[PAD]', mask_token='w3'")
+    names = {"AutoTokenizer": Auto, "BertTokenizer": Auto, "name": "bert-base-uncased", "processor": given}
+    made = hints.run(source, **names, tokenizer=given, PreTrainedTokenizerFast=transformers.PreTrainedTokenizerFast)
+    assert "input_ids" in getattr(quadrat, collator)(made)(features)
+
+
+@pytest.mark.parametrize("name", [TAGS, "DataCollatorForLanguageModeling"])
+def test_no_tokenizer_without_padding(name):
+    options = {"mlm": False} if name in hints.LANGUAGE else {}
+    with pytest.raises(TypeError, match="tokenizer is None; give the tokenizer of your model"):
+        getattr(quadrat, name)(None, padding_free=True, **options)(hints.rows(4, 2))
+
+
+# Name -> collators, attributes of the tokenizer, the message, and the code in it, which helps.
+TOKENIZERS = {
+    "no pad token": (
+        [*hints.PADDED, *hints.MASKED],
+        {"pad_token": None, "eos_token": "[EOS]"},
+        ("has no pad token", r"; set (tokenizer\.pad_token = tokenizer\.eos_token)"),
+    ),
+    "no pad token and no other": (
+        [*hints.PADDED, *hints.MASKED],
+        {"pad_token": None, "eos_token": None},
+        ("has no pad token", r"; call (tokenizer.*?\))"),
+    ),
+    "no mask token": (hints.MASKED[:1], {"mask_token": None}, ("has no mask token", r"; call (.*)$")),
+    "padding in the middle": (
+        hints.PADDED,
+        {"padding_side": "middle"},
+        ("padding_side is 'middle'", r"set (tokenizer.padding_side to 'right')"),
+    ),
+    "a mask that is not listed": (
+        hints.PADDED,
+        {"model_input_names": ["input_ids"]},
+        ("'attention_mask' is ragged", r"add (it to tokenizer.model_input_names), which does not list it"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (names, *_) in TOKENIZERS.items() for name in names])
+def test_tokenizers_that_do_not_pad(kind, name):
+    _, attributes, (said, pattern) = TOKENIZERS[kind]
+    features, tokenizer = hints.rows(4, 2), samples.tokenizer()
+    for attribute, value in attributes.items():
+        setattr(tokenizer, attribute, copy.copy(value))  # which the hint may change
+    collators = hints.reference_of(name), samples.make(quadrat, name)
+    for collator in collators:
+        collator.tokenizer = tokenizer
+    (happened, expected), got = (outcome(collator, features) for collator in collators)
+    assert happened == "raised"
+    code = hints.code(check_error(expected, got, [said]), pattern)
+    words = {" to 'right'": " = 'right'", "it to tokenizer.model_input_names": "names.append('attention_mask')"}
+    for old, new in words.items():
+        code = code.replace(old, new)
+    exec(code, {"tokenizer": tokenizer, "names": tokenizer.model_input_names})
+    assert collators[1](features)["input_ids"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("collator", hints.PADDED[:3])
+def test_no_pad_token_and_no_need_of_one(collator):
+    tokenizer = samples.tokenizer()
+    tokenizer.pad_token = None
+    features = hints.rows(4, 4)
+    reference, made = (getattr(library, collator)(tokenizer) for library in (transformers, quadrat))
+    line = check_error(outcome(reference, features)[1], outcome(made, features), ["has no pad token"])
+    made.padding = hints.run(hints.code(line, r"or use padding=(False)"))
+    assert made(features)["input_ids"].shape == (2, 4)
+
+
+def test_columns_of_tokenizer_pad():
+    """Of a mapping of columns too, and columns that differ in their number of rows."""
+    tokenizer, ids = samples.tokenizer(), [[5, 6], [7]]
+    for columns, said in [
+        ({"input_ids": ids, "attention_mask": [[1, 1], None]}, "column 'attention_mask', row 1 is None"),
+        ({"input_ids": ids, "attention_mask": [[1, 1]]}, "column 'attention_mask' has 1 rows where 'input_ids' has 2"),
+        ({"input_ids": ids, "attention_mask": None}, "column 'attention_mask' is None; give a list with a value for"),
+        ({"input_ids": ids, "label": ["a", "b"]}, "column 'label', row 0 is the string 'a'"),
+    ]:
+        pads = originals.PAD, quadrat.tokenizers.tokenizer_pad
+        calls = (functools.partial(pad, tokenizer, return_tensors="pt") for pad in pads)
+        expected, got = (outcome(call, dict(columns)) for call in calls)
+        check_error(expected[1], got, [said])
 
 
 @pytest.mark.parametrize("name", [TAGS, *(f"DataCollator{one}" for one in ("WithPadding", *LANGUAGE))])

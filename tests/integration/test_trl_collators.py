@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_identical, assert_same_batch, assert_same_outcome, outcome
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, check_error, outcome
 from support.strategies import row_columns
 
 pytest.importorskip("trl", reason="TRL, whose collators are replaced, is not installed")
@@ -187,9 +187,28 @@ def test_pad(rows, value, side, multiple):
         assert got[1].requires_grad == expected[1].requires_grad
 
 
-@pytest.mark.parametrize("rows", [[], [torch.tensor(1)], [torch.ones(2), torch.ones(2, 2)], [[1, 2]], None])
-def test_pad_of_what_cannot_be_padded(rows):
-    assert_same_outcome(outcome(ours.padding.Original, rows), outcome(ours.pad, rows))
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "tensors is a list; give a list of tensors, at least one"),
+        ([torch.tensor(1)], "tensors[0] has shape (), "),
+        ([torch.ones(2), torch.ones(2, 2)], "tensors[1] has shape (2, 2), tensors[0] (2,); give all one number of dim"),
+        ([torch.ones(2), [1, 2]], "tensors[1] is a list, not a tensor; give torch.tensor(row)"),
+        (None, "tensors is None"),
+    ],
+)
+def test_pad_of_what_cannot_be_padded(rows, said):
+    assert said in check_error(outcome(ours.padding.Original, rows)[1], outcome(ours.pad, rows), [])
+
+
+def test_rows_that_fall_back_name_trl(caplog):
+    _, collator = both("sft", pad_token_id=0)
+    quadrat.stats(reset=True)
+    with caplog.at_level("WARNING", logger="quadrat"):
+        collator([{"input_ids": [1, 2]}, {"input_ids": [0.5]}])
+    (said,) = caplog.messages
+    assert said.startswith("DataCollatorForLanguageModeling: fell back to TRL: column 'input_ids' is not made of")
+    assert said in quadrat.stats(reset=True).causes
 
 
 def rows_of(name: str, count: int = 5) -> list[dict[str, Any]]:
@@ -312,4 +331,8 @@ def test_errors_are_those_of_trl():
         reference([{"text": "words"}])
     with pytest.raises(KeyError) as got:
         collator([{"text": "words"}])
-    assert str(got.value) == str(expected.value)
+    said, _, more = got.value.args[0].partition("; quadrat: ")
+    assert said == expected.value.args[0]
+    assert more.startswith(
+        "column 'input_ids' is missing in row 0, which has ['text']; let the trainer prepare the dat"
+    )

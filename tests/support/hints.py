@@ -3,11 +3,13 @@
 Code that stands in a message is taken from there and run, so that a hint that does not work fails a test.
 """
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import transformers
+from datasets import Dataset
 from torch.utils.data import DataLoader
 
 import quadrat
@@ -15,6 +17,7 @@ from quadrat.installed import behaviour
 from quadrat.planning import word_masking
 from support import samples
 from support.compare import assert_same_batch, check_error, outcome
+from support.others import OTHERS
 
 PADDED = [
     "DataCollatorWithPadding",
@@ -88,7 +91,7 @@ def _outcomes(mistake: Mistake, name: str, **more: Any) -> tuple[Any, tuple[str,
     # quadrat's flattening is the newest one on all versions
     if name in FLAT and expected[0] == "raised" and not behaviour.flattening_takes_arrays():
         expected = "raised", None
-    collator = samples.make(quadrat, name, **options)
+    collator = OTHERS[name].ours(**options) if name in OTHERS else samples.make(quadrat, name, **options)
     return collator, expected, outcome(collator, mistake.features())
 
 
@@ -101,6 +104,8 @@ def _called(name: str, options: dict[str, Any]) -> Callable[[Any], Any]:
 
 def reference_of(name: str, **options: Any) -> Any:
     """The reference's collator, as `samples.make`; of whole words, that which quadrat falls back on."""
+    if name in OTHERS:
+        return OTHERS[name].reference(**options)
     if name in MASKED[1:]:
         return word_masking.Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
     return samples.make(transformers, name, **options)
@@ -159,16 +164,23 @@ def sets(option: str, pattern: str) -> Callable[[Scene], Any]:
     return follow
 
 
-def maps(column: str) -> Callable[[Scene], Any]:
-    """Do: map labels to numbers, by the dict in the message."""
+def numbers(column: str, *classes: str) -> Callable[[Scene], Any]:
+    """Do: number the labels of the whole dataset, which has more classes than the batch, as the message says."""
 
     def follow(scene: Scene) -> Any:
-        numbers = run(code(scene.line, r"map labels to numbers, for example ({.*})\[label\]"))
-
-        def mapped(label: Any) -> Any:
-            return list(map(mapped, label)) if isinstance(label, list) else numbers[label]
-
-        return scene.collator(each(mapped, column)(scene.features))
+        inside = isinstance(scene.features[0][column], list)
+        whole = [*scene.features, *({column: [one] if inside else one} for one in classes)]
+        names = run(code(scene.line, r"names = (sorted\(.*?\)), then"), dataset=whole)
+        assert set(classes) <= set(names)
+        place = code(scene.line, r", then (names\.index\(.*?\))(?: for each)?$")
+        number = each(lambda label: run(place, names=names, label=label, row={column: label}), column)
+        if inside:
+            number = each(lambda labels: [run(place, names=names, label=label) for label in labels], column)
+        else:
+            encoded = run(code(scene.line, r"(dataset\.class_encode_column\(.*?\))"), dataset=Dataset.from_list(whole))
+            assert encoded.features[column].names == names
+            scene.collator([dict(row) for row in encoded.select(range(len(scene.features)))])
+        return scene.collator(number(scene.features))
 
     return follow
 
@@ -196,33 +208,39 @@ def without(name: str) -> Callable[[Any], Any]:
     return lambda features: [{key: value for key, value in row.items() if key != name} for row in features]
 
 
-def wrong_option(collators: list[str], option: str, wrong: Any, right: str, *says: str, **columns: Any) -> Mistake:
+def hint(collators: list[str], features: Any, says: str, follow: Callable[[Scene], Any], **options: Any) -> Mistake:
+    """A mistake in short. features: as they are, or what makes them. says: parts of the message, between bars."""
+    made = features if callable(features) else lambda: copy.deepcopy(features)
+    return Mistake(collators, made, says.split(" | "), follow, options)
+
+
+def wrong_option(collators: list[str], option: str, wrong: Any, right: str, says: str, **columns: Any) -> Mistake:
     """An option with a wrong value. right: the pattern of the value in the message."""
-    return Mistake(collators, lambda: rows(4, 2, **columns), [*says], sets(option, right), {option: wrong})
+    return hint(collators, lambda: rows(4, 2, **columns), says, sets(option, right), **{option: wrong})
 
 
-def wrong_values(collators: list[str], wrong: Any, right: Any, *says: str, **options: Any) -> Mistake:
+def wrong_values(collators: list[str], wrong: Any, right: Any, says: str) -> Mistake:
     """Columns whose values `wrong` has made of lists. right: what the message does with each."""
-    return Mistake(collators, lambda: each(wrong)(rows(4, 2)), [*says], gives(each(right)), options)
+    return hint(collators, lambda: each(wrong)(rows(4, 2)), says, gives(each(right)))
 
 
-def useless_column(collators: list[str], name: str, column: Callable[[int], Any], *says: str) -> Mistake:
+def useless_column(collators: list[str], name: str, column: Callable[[int], Any], says: str) -> Mistake:
     """A column that the message removes from the data set."""
-    removes = f"dataset.remove_columns('{name}')"
-    return Mistake(collators, lambda: rows(4, 4, **{name: column}), [*says, removes], gives(without(name)))
+    removes = f"{says} | dataset.remove_columns('{name}')"
+    return hint(collators, lambda: rows(4, 4, **{name: column}), removes, gives(without(name)))
 
 
-def labelled(collators: list[str], labels: Callable[[int], Any], follow: Callable[[Scene], Any], *says: str) -> Mistake:
+def labelled(collators: list[str], labels: Callable[[int], Any], says: str, follow: Callable[[Scene], Any]) -> Mistake:
     """Labels that do not go. labels: makes those of a row of n tokens."""
-    return Mistake(collators, lambda: rows(4, 2, labels=labels), [*says], follow)
+    return hint(collators, lambda: rows(4, 2, labels=labels), says, follow)
 
 
-def bad_row(collators: list[str], place: int, row: Any, *says: str) -> Mistake:
+def bad_row(collators: list[str], place: int, row: Any, says: str) -> Mistake:
     """A row among others that the message leaves out."""
     good = rows(4, 4)
-    return Mistake(collators, lambda: [*good[:place], row, *good[place:]], [*says], gives(lambda _: good))
+    return hint(collators, lambda: [*good[:place], row, *good[place:]], says, gives(lambda _: good))
 
 
-def given_as(collators: list[str], features: Callable[[], Any], *says: str) -> Mistake:
+def given_as(collators: list[str], features: Callable[[], Any], says: str) -> Mistake:
     """Features that are no rows; the message asks for a list of them."""
-    return Mistake(collators, features, [*says], gives(lambda _: rows(4, 4)))
+    return hint(collators, features, says, gives(lambda _: rows(4, 4)))

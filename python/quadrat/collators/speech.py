@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import BatchFeature
@@ -12,17 +12,55 @@ from transformers import BatchFeature
 from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.items import normalise
-from quadrat.input.rows import Rows, each_of
+from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed.behaviour import only_hands_on
-from quadrat.planning.fallback import FallBack
+from quadrat.planning.diagnosis import Role
+from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
 from quadrat.planning.plan_cache import check_device, run_steps
 from quadrat.planning.tokenizer_pad import tokenizer_pad
 from quadrat.support.memory import INT32, INT64, interop
 
 
+class _Speech:
+    """Names the row in errors of the reference, and warns of rows that it makes a wrong batch of without a word."""
+
+    processor: Any
+    _quadrat_instead: ClassVar[str] = "give the row that column"
+
+    def __call__(self, features: Any) -> BatchFeature:
+        """Collate `features` into a `BatchFeature` of torch tensors."""
+        rows = normalise(features, bare=False)
+        try:
+            batch = self._collate(rows)
+        except Exception as error:
+            raise_clearer(error, plain(rows), self)
+        shape = tuple(batch[self._column].shape)
+        if len(shape) == 3 + self._has_frames and shape[1] == 1 and not vars(self).get("_quadrat_warned"):
+            vars(self)["_quadrat_warned"] = True
+            found = f"{type(self).__name__}: column '{self._column}', row 0 has shape {shape[1:]}, a batch of one clip"
+            logger.warning("%s; take the clip out: row[0]", found)
+        return batch
+
+    def _collate(self, rows: Any) -> BatchFeature:
+        raise NotImplementedError
+
+    @property
+    def _column(self) -> str:
+        return str(self.processor.model_input_names[0])
+
+    @property
+    def _has_frames(self) -> bool:
+        return getattr(getattr(self.processor, "feature_extractor", None), "feature_size", 1) > 1
+
+    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+        del features
+        masks = {MASK: Role.OTHER} if getattr(self, "forward_attention_mask", False) else {}
+        return {self._column: Role.FRAMES if self._has_frames else Role.SAMPLES, **masks, "labels": Role.TOKENS}
+
+
 @dataclass
-class DataCollatorCTCWithPadding:
+class DataCollatorCTCWithPadding(_Speech):
     """Pad clips, and their labels with -100, for CTC models such as Wav2Vec2.
 
     The class of this name in transformers' example `run_speech_recognition_ctc.py`: same fields, same result.
@@ -59,10 +97,13 @@ class DataCollatorCTCWithPadding:
     pad_to_multiple_of_labels: int | None = None
     feature_extractor_input_name: str = "input_values"
 
-    def __call__(self, features: Any) -> BatchFeature:
-        """Collate `features` into a `BatchFeature` of torch tensors."""
-        name, processor = self.feature_extractor_input_name, self.processor
-        rows, labels = _split(features, name)
+    @property
+    def _column(self) -> str:
+        return self.feature_extractor_input_name
+
+    def _collate(self, rows: Any) -> BatchFeature:
+        name, processor = self._column, self.processor
+        labels = _labels_of(rows, name)
         options: dict[str, Any] = {"padding": self.padding, "return_tensors": "pt"}
         of_labels = options | {"pad_to_multiple_of": self.pad_to_multiple_of_labels}
         options["pad_to_multiple_of"] = self.pad_to_multiple_of
@@ -79,7 +120,7 @@ class DataCollatorCTCWithPadding:
 
 
 @dataclass
-class DataCollatorSpeechSeq2SeqWithPadding:
+class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
     """Pad clips, and their labels with -100, for encoder-decoder models such as Whisper.
 
     The class of this name in transformers' example `run_speech_recognition_seq2seq.py`: same fields, same result.
@@ -113,10 +154,9 @@ class DataCollatorSpeechSeq2SeqWithPadding:
     decoder_start_token_id: int
     forward_attention_mask: bool
 
-    def __call__(self, features: Any) -> BatchFeature:
-        """Collate `features` into a `BatchFeature` of torch tensors."""
-        name = self.processor.model_input_names[0]
-        rows, label_rows = _split(features, name)
+    def _collate(self, rows: Any) -> BatchFeature:
+        name = self._column
+        label_rows = _labels_of(rows, name)
         batch = _pad(self.processor.feature_extractor, rows, name, INT32, return_tensors="pt")
         if self.forward_attention_mask:
             batch[MASK] = _stacked_masks(rows)
@@ -127,14 +167,13 @@ class DataCollatorSpeechSeq2SeqWithPadding:
         return batch
 
 
-def _split(features: Any, name: str) -> tuple[Any, list[dict[str, Any]]]:
-    """Features in one form, and their labels as a tokenizer pads them."""
-    rows = normalise(features, bare=False)
+def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
+    """Labels as a tokenizer pads them. Raises KeyError first where column `name` is missing."""
     if type(rows) is not Rows:
         [row[name] for row in rows]
     elif not rows.has(name):
         raise KeyError(name)
-    return rows, [{"input_ids": row["labels"]} for row in each_of(rows)]
+    return [{"input_ids": row["labels"]} for row in each_of(rows)]
 
 
 def _hands_on(processor: Any) -> bool:

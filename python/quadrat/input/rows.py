@@ -149,7 +149,7 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
     if isinstance(features, Ragged):
         return features if bare else rows_of_columns({MAIN: features})
     if isinstance(features, Mapping):
-        return features if _is_one_example(features) else rows_of_columns(features)
+        return features if is_one_example(features) else rows_of_columns(features)
     return rows_of_arrow(features) if speaks_arrow(features) else features
 
 
@@ -312,7 +312,7 @@ def _unnested(value: Any) -> Any:
     return Ragged(rows.values(), rows.offsets())
 
 
-def _is_one_example(features: Mapping[str, Any]) -> bool:
+def is_one_example(features: Mapping[str, Any]) -> bool:
     """Whether a mapping holds the tokens of one example rather than one value per row."""
     if not features:
         return True

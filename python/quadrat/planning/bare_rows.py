@@ -93,4 +93,6 @@ def _check_forms(forms: int, first_form: int, kinds: int, framework: Framework) 
         or (not forms & ~col.PYTHON_ROWS and kinds and not kinds & ~(col.PYTHON_INTS | col.BOOLS))
         or (forms == first_form == own and kinds == col.PYTHON_INTS)
     ):
+        if not kinds and not forms & ~col.ROWS:
+            raise FallBack("all rows are empty", "leave them out")
         raise FallBack("rows are not lists of ints, or arrays or tensors of int64", "give rows of one such type")

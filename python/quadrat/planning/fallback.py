@@ -130,15 +130,19 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
-    explains = getattr(collator, "_quadrat_explains", True) and type(error) in _REBUILDABLE
-    more = diagnose(features, collator) if explains and _may_be_read(features) else None
-    if more is None:
+    raise_saying(error, diagnose(features, collator) if _may_be_read(features) else None)
+
+
+def raise_saying(error: Exception, more: str | None) -> NoReturn:
+    """Raise `error` again: same type, the reference's message, then what quadrat adds; None adds nothing."""
+    if more is None or type(error) not in _REBUILDABLE:
         try:
             raise error
         finally:
             del error  # which holds this frame: a cycle, that would keep the batch until garbage is collected
     separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
     message = str(error.args[0]) if len(error.args) == 1 else str(error)
+    message = message.partition(f"{separator}quadrat: ")[0]  # of a part of the batch, which has other names
     raise type(error)(f"{message}{separator}quadrat: {more}") from error
 
 

@@ -124,7 +124,7 @@ def _main_of(extractor: Any) -> str:
     cls, own = type(extractor), vars(extractor)
     if any(getattr(cls, name, None) is not part or name in own for name, part in _PARTS.items()):
         raise FallBack(*pads_its_own_way(cls))
-    with or_fall_back("the extractor lacks what the base class has"):
+    with or_fall_back("the extractor lacks what the base class has", "call __init__ of the base class"):
         if type(extractor.feature_size) is int:
             return str(extractor.model_input_names[0])
     raise FallBack("feature_size is not an int", "give an int")

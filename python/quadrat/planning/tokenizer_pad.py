@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from transformers import BatchEncoding
@@ -13,10 +13,12 @@ from transformers.utils import PaddingStrategy
 from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
-from quadrat.input.rows import Rows
+from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
-from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
+from quadrat.planning.diagnosis import NO_FEATURES
+from quadrat.planning.diagnosis.values import kind_of
+from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import pad_features, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
 from quadrat.support.counts import count_planned
@@ -75,15 +77,16 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """
     own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
-    if return_tensors is None and plain and is_pad(own) and becomes_lists(encoded_inputs):
-        given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
-        return originals.PAD(tokenizer, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
-    if plain:
-        if is_pad(own):
-            return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors, _pad_or_explain)
-        if is_of_luke(own):
+    try:
+        if plain and is_pad(own):
+            if return_tensors is None and becomes_lists(encoded_inputs):
+                return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, verbose)
+            return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors, _by_lists)
+        if plain and is_of_luke(own):
             return by_lists(own, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
+    except Exception as error:
+        _explain(error, encoded_inputs, TokenizerPad(lambda: tokenizer, options, return_tensors))
     asked = {name: value for name, value in options._asdict().items() if value is not PadOptions._field_defaults[name]}
     if return_tensors is not None:
         asked["return_tensors"] = return_tensors
@@ -123,14 +126,23 @@ def pad_or_fall_back(
     return batch
 
 
-def _pad_or_explain(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: TokenizerPad | None) -> Any:
+def _by_lists(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: Any) -> Any:
+    del method
+    return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
+
+
+def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoReturn:
+    data: Any = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
     try:
-        return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
-    except Exception as error:
-        rows = type(encoded_inputs) in (list, tuple, Rows) and len(encoded_inputs) > 0
-        if method is None or not rows or not isinstance(encoded_inputs[0], Mapping):
-            raise
-        raise_clearer(error, encoded_inputs, method)
+        rows = plain(rows_of(data))
+    except UnevenColumns as uneven:
+        raise_saying(error, str(uneven))
+    if rows is data and isinstance(data, Mapping):
+        rows = [data]
+        for name, value in () if is_one_example(data) else data.items():
+            if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
+                raise_saying(error, f"column '{name}' is {kind_of(value)}; give a list with a value for each row")
+    raise_clearer(error, rows if isinstance(rows, (list, tuple)) and rows else NO_FEATURES, method)
 
 
 class TokenizerPad(Remembering):
@@ -142,7 +154,7 @@ class TokenizerPad(Remembering):
     pad_values = None
     _keeps_tokenizer: ClassVar[bool] = False
 
-    def __init__(self, tokenizer: weakref.ref[Any], options: PadOptions, framework: Framework) -> None:
+    def __init__(self, tokenizer: Callable[[], Any], options: PadOptions, framework: Framework) -> None:
         self._tokenizer, self._options, self.return_tensors = tokenizer, options, framework
         self.padding, self.max_length, self.pad_to_multiple_of = options[:3]
 

@@ -284,6 +284,8 @@ def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bo
         whole = shortest > 0 and (kinds == col.PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
     else:
         whole = shortest > 0 and forms == col.TENSOR and framework == "pt" and kinds == col.PYTHON_INTS
+    if not whole and not longest:
+        raise FallBack("all rows are empty", "leave them out")
     if not whole:
         raise FallBack("'input_ids' are not rows of whole numbers, all in one form", "give lists of ints")
     if len(columns) > 1:

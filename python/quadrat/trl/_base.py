@@ -18,7 +18,7 @@ class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
     _replaces: ClassVar[str] = "TRL"
-    _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
+    _quadrat_instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
 
 
 def read(features: Any, names: Sequence[str]) -> _core.Columns:

@@ -11,7 +11,8 @@ from trl.trainer.utils import pad as _original
 
 from quadrat import _core
 from quadrat.input.columns import DEEP, TENSOR
-from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.planning.diagnosis.values import kind_of
+from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
 from quadrat.support import memory
 
 Original: Any = _original
@@ -49,8 +50,23 @@ def pad(
     """
     padded: torch.Tensor | None = _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
     if padded is None:
-        padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
+        try:
+            padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
+        except Exception as error:
+            raise_saying(error, _problem(tensors))
     return padded
+
+
+def _problem(tensors: Any) -> str | None:
+    if not isinstance(tensors, (list, tuple)) or not tensors:
+        return f"tensors is {kind_of(tensors)}; give a list of tensors, at least one"
+    for place, one in enumerate(tensors):
+        if not isinstance(one, torch.Tensor):
+            return f"tensors[{place}] is {kind_of(one)}, not a tensor; give torch.tensor(row)"
+        if not one.ndim or one.ndim != tensors[0].ndim:
+            shapes = f"tensors[{place}] has shape {tuple(one.shape)}, tensors[0] {tuple(tensors[0].shape)}"
+            return f"{shapes}; give all one number of dimensions, at least 1"
+    return None
 
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:

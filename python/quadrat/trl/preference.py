@@ -6,6 +6,7 @@ then those of the next.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.planning import plan_cache
+from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.support.memory import FLOAT32, INT64, address_of
 from quadrat.trl._base import TrlCollator, require_token
@@ -64,12 +66,13 @@ class PreferenceCollator(TrlCollator):
         first = first_feature(features)
         require_token(self.pad_token_id)
         plan_cache.check_device(framework)
-        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
-        numbers = tuple(one for one in self._numbers if not one.optional or one.name in first)
+        sets, numbers = self._asked(first)
         names = (*(name for rows in sets for name in rows.columns), *(one.name for one in numbers))
         _, columns = plan_cache.collected(features, names)
         for rows in sets:
-            if not rows.int64 and not any(len(first[name]) for name in rows.columns[:2][: len(rows.outputs) - 1]):
+            with or_fall_back("the first row has no length", "give lists of ints"):
+                starts = any(len(first[name]) for name in rows.columns[:2][: len(rows.outputs) - 1])
+            if not rows.int64 and not starts:
                 raise FallBack("the first row is empty", "leave it out")  # torch makes floats of it, and of all others
         rounded_up(0, self.pad_to_multiple_of)
         key = plan_cache.key_of(names, columns, framework, (sets, numbers))
@@ -82,6 +85,20 @@ class PreferenceCollator(TrlCollator):
                 dtype = next(one.dtype for one in numbers if one.name == name)
                 batch[name] = torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
         return batch
+
+    def _asked(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+        """The rows and numbers of a batch that begins with this example."""
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
+        return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
+
+    @property
+    def _quadrat_joins(self) -> bool:
+        return any(rows.prompt is not None for rows in self._rows)
+
+    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+        sets, numbers = self._asked(features[0])
+        rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
+        return {**rows, **{one.name: Role.NUMBER for one in numbers}}
 
     def _run(self, columns: _core.Columns, key: plan_cache.PlanKey, plan: plan_cache.Plan) -> Any:
         """The batch of a plan; plans whose batches are known by their signature are remembered. Raises FallBack."""

@@ -15,6 +15,7 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows, first_of
+from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import INT32, INT64, Framework
@@ -77,6 +78,14 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         self._require_newest(first, columns)
         batch = self._run(columns, names, framework, positions=positions)
         return self._finished(batch) if self.padding_free else batch
+
+    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+        reads = {MAIN: Role.TOKENS}
+        if all("labels" in one for one in features):  # rows without labels take their ids
+            reads["labels"] = Role.MARKS
+        if SEQ_LENGTHS in features[0]:
+            reads[SEQ_LENGTHS] = Role.SIZES
+        return reads
 
     def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, positions: bool) -> Any:
         flattens = bool(self.padding_free)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from quadrat.planning.diagnosis.values import dimensions, kind_of, length_of, shown
+from quadrat.planning.diagnosis.values import Column, dimensions, kind_of, length_of, shown
 
 _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
 
@@ -29,6 +29,7 @@ _KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a number above 0 and up to 1, for example 1/6",
     ),
     "max_span_length": (_is_above_0, "a positive int"),
+    "pad_token_id": (lambda value: isinstance(value, numbers.Real), "an int, usually tokenizer.pad_token_id"),
 }
 
 
@@ -82,14 +83,14 @@ def lacks_token(tokenizer: Any, name: str, otherwise: str = "") -> Iterator[str]
     yield f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; {remedy}{otherwise}"
 
 
-def beyond_max_length(collator: Any, column: str, values: Sequence[Any], what: str) -> Iterator[str]:
+def beyond_max_length(collator: Any, column: Column, what: str) -> Iterator[str]:
     """Rows longer than `max_length`, which a collator leaves as they are."""
     limit = getattr(collator, "max_length", None) if getattr(collator, "padding", True) == "max_length" else None
-    lengths = [length_of(value) or 0 for value in values]
+    lengths = [length_of(value) or 0 for value in column.values]
     longest = max(lengths)
     if limit is not None and longest > limit:
         yield (
-            f"column '{column}', row {lengths.index(longest)} has {longest} {what}, more than max_length={limit}, and "
+            f"{column.place(lengths.index(longest))} has {longest} {what}, more than max_length={limit}, and "
             "a collator does not truncate; tokenize with truncation=True and this max_length, or raise max_length"
         )
 
@@ -154,13 +155,13 @@ def _is_pair(feature: Any) -> bool:
     return isinstance(feature, tuple) and len({dimensions(value) for value in feature}) > 1
 
 
-def missing(features: Sequence[Any], columns: Sequence[Any]) -> Iterator[str]:
-    """Problems of rows that are not mappings or lack a column."""
+_OF_FIRST = "the columns are those of row 0: give the row that column, or remove it from the others"
+
+
+def missing(features: Sequence[Any], columns: Iterable[Any], instead: str = _OF_FIRST) -> Iterator[str]:
+    """Problems of rows that are not mappings or lack a column. instead: what to do about the latter."""
     yield from not_mappings(features)
     for row, feature in enumerate(features):
         for column in columns:
             if column not in feature:
-                yield (
-                    f"column '{column}' is missing in row {row}, which has {shown(list(feature))}; the columns are "
-                    "those of row 0: give the row that column, or remove it from the others"
-                )
+                yield (f"column '{column}' is missing in row {row}, which has {shown(list(feature))}; {instead}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import numbers
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from quadrat.input.rows import MAIN
@@ -10,10 +13,12 @@ from quadrat.installed import originals
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
+from quadrat.support.memory import is_tensor
 
 _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
 _WORDS = ("offset_mapping", "word_ids")
 _LABELS = ("label", "labels", "label_ids")
+_PADDED = (Role.TOKENS, Role.MARKS)
 
 _ONE_PER_TOKEN = {
     Role.MARKS: "one number per token, or remove the column",
@@ -31,26 +36,57 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         yield from _masked(collator, Column("", features, Role.TOKENS))
         return
     yield from not_mappings(features)
+    if hasattr(collator, "_quadrat_reads"):
+        yield from _read(collator, features)
+        return
     if permutes or words:
-        yield from _no_tokens(MAIN, features[0], "whose tokens are masked")
+        yield from _no_tokens(MAIN, features, "whose tokens are masked")
         yield from missing(features, [MAIN])
         yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
         return
     if getattr(collator, "padding_free", hasattr(collator, "separator_id")):
         yield from _flattened(collator, features)
         return
-    yield from missing(features, list(features[0]))
-    if isinstance(collator, originals.DataCollatorForMultipleChoice):
+    of_choices = isinstance(collator, originals.DataCollatorForMultipleChoice)
+    if of_choices:
+        yield from _no_tokens(MAIN, features, "whose rows are the choices")
+    elif hasattr(collator, "tokenizer"):
+        yield from _no_tokens(collator.tokenizer.model_input_names[0], features, "which the tokenizer pads")
+    yield from missing(features, features[0])
+    if of_choices:
         yield from _choices(collator, features)
         return
     rows = {name: [feature[name] for feature in features] for name in features[0]}
     yield from _padded(collator, rows) if hasattr(collator, "tokenizer") else _stacked(collator, rows)
 
 
-def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
+def _read(collator: Any, features: Sequence[Any]) -> Iterator[str]:
+    """Those of a collator that knows which columns it reads."""
+    roles: dict[str, Role] = collator._quadrat_reads(features)
+    yield from missing(features, roles, collator._quadrat_instead)
+    columns = [Column(name, [feature[name] for feature in features], role) for name, role in roles.items()]
+    for column in columns:
+        yield from broken(column)
+        if column.role is Role.TOKENS and getattr(collator, "_quadrat_joins", False):
+            yield from _not_lists(column, object)
+    for column in columns:
+        if column.role in (Role.NUMBER, Role.OTHER, Role.FRAMES):
+            yield from _uneven(column, "give all rows one shape")
+        if column.role is Role.OTHER:
+            yield from _not_lists(column, object)
+        if column.role in (Role.TOKENS, Role.SAMPLES, Role.FRAMES):
+            yield from _all_empty(column)
+        if column.role is Role.SIZES:
+            yield from _wrong_sizes(column, columns[0])
+        yield from doubtful(column)
+        yield from _mixed(column, column)
+    if getattr(collator, "padding_free", False):
+        yield from _not_one_per_token(columns, columns[0])
+
+
+def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iterator[str]:
     main, pads = collator.tokenizer.model_input_names[0], options.pads(collator)
-    yield from _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
-    columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
+    columns = [Column(name, values, _role(collator, name, main, rows), choices) for name, values in rows.items()]
     tokens = next(column for column in columns if column.role is Role.TOKENS)
     targets = [column for column in columns if column.role is Role.TARGETS]
     if pads:
@@ -59,7 +95,7 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
         side = getattr(collator.tokenizer, "padding_side", "right")
         if side not in ("right", "left"):
             yield f"padding_side is {shown(side)}; set tokenizer.padding_side to 'right' or 'left'"
-    yield from options.beyond_max_length(collator, main, tokens.values, "tokens")
+    yield from options.beyond_max_length(collator, tokens, "tokens")
     for column in columns:
         if column not in targets or any(value is not None for value in column.values):
             yield from broken(column)
@@ -68,30 +104,64 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     yield from _not_one_per_token(columns, tokens)
     for column in columns:
         if column.role in (Role.WORDS, Role.LABEL, Role.OTHER):
-            yield from _uneven(column, _to_stack(collator, column, rows))
+            yield from _uneven(column, _not_padded(collator, column, rows) or _to_stack(collator, column, rows))
     if not pads:
         yield from _uneven(tokens, "use padding=True")
     for column in columns:
+        if column.role not in (Role.TARGETS, Role.TOKEN_LABELS):
+            yield from _mixed(column, tokens)
         yield from doubtful(column)
 
 
-def _role(collator: Any, name: str, main: str) -> Role:
+def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
     if name == main:
         return Role.TOKENS
-    if name in _MARKS:
+    if name in _MARKS and (name != "attention_mask" or _pads_mask(collator)):
         return Role.MARKS
     if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
-    if name in ("label", "labels") and hasattr(collator, "label_pad_token_id"):
+    if name == ("label" if "label" in names else "labels") and hasattr(collator, "label_pad_token_id"):
         return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
     if name in _LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
         return Role.LABEL
     return Role.OTHER
 
 
-def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> Iterator[str]:
+def _pads_mask(collator: Any) -> bool:
+    asked = getattr(getattr(collator, "_options", None), "return_attention_mask", None)
+    return "attention_mask" in collator.tokenizer.model_input_names if asked is None else bool(asked)
+
+
+def _mixed(column: Column, like: Column) -> Iterator[str]:
+    """Values of other types than the first one of `like`, or of the column itself."""
+    first = like.values[0]
+    of = "row 0" if like.name == column.name else f"'{like.name}'"
+    for row, value in enumerate(column.values):
+        alike = _form(value) == _form(first) or None in (dimensions(value), dimensions(first))
+        if not alike and (like is column or column.role in _PADDED or is_tensor(value)):
+            yield (
+                f"{column.place(row)} is {kind_of(value)} where {of} is {kind_of(first)}; give lists in every row, for "
+                "example value.tolist()"
+            )
+
+
+def _form(value: Any) -> type:
+    return next((kind for kind in (tuple, list, numbers.Real) if isinstance(value, kind)), type(value))
+
+
+def _not_lists(column: Column, kind: type) -> Iterator[str]:
+    for row, value in enumerate(column.values):
+        if isinstance(value, kind) and not isinstance(value, list):
+            give = "value.tolist()" if hasattr(value, "tolist") else "list(value)"
+            yield f"{column.place(row)} is {kind_of(value)} where a list is expected; give {give}"
+
+
+def _no_tokens(main: str, features: Sequence[Mapping[str, Any]], why: str) -> Iterator[str]:
+    first = features[0]
     if main in first:
         return
+    if any(main in feature for feature in features):
+        yield from missing(features, [main], "give the row its token ids, or leave it out")
     text = next((name for name, value in first.items() if isinstance(value, str)), None)
     remedy = f"tokenize the texts: tokenizer(row['{text}'])" if text is not None else "tokenize the texts"
     yield (
@@ -101,13 +171,11 @@ def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> Iterator[str]:
 
 
 def _targets(collator: Any, column: Column) -> Iterator[str]:
-    for row, value in enumerate(column.values):
-        if isinstance(column.values[0], list) and not isinstance(value, list):
-            found = f"{column.place(row)} is {kind_of(value)} where row 0 is a list"
-            yield f"{found}; give lists in every row, for example value.tolist()"
+    if isinstance(column.values[0], list):
+        yield from _mixed(column, column)
     if not options.pads(collator):
         yield from _uneven(column, "use padding=True")
-    yield from options.beyond_max_length(collator, column.name, column.values, "labels")
+    yield from options.beyond_max_length(collator, column, "labels")
 
 
 def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
@@ -123,7 +191,19 @@ def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
         yield from broken(column)
         yield from _uneven(column, _to_stack(collator, column, rows))
     for column in columns:
+        if column.name == label:
+            yield from _not_a_label(column)
+        yield from _mixed(column, column)
         yield from doubtful(column)
+
+
+def _not_a_label(column: Column) -> Iterator[str]:
+    """`label` must be one number per row, and `label_ids` a row of them."""
+    for row, value in enumerate(column.values):
+        if column.name == "label" and math.prod(getattr(value, "shape", ())) != 1:
+            yield f"{column.place(row)} holds {len(value)} numbers, not one; name the column 'labels'"
+        if column.name == "label_ids" and dimensions(value) == 0 and not is_tensor(value):
+            yield f"{column.place(row)} is the number {shown(value)}, not a row of labels; name the column 'label'"
 
 
 def _stacked_role(name: str, values: Sequence[Any]) -> Role:
@@ -135,20 +215,19 @@ def _stacked_role(name: str, values: Sequence[Any]) -> Role:
 def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
     columns = list(examples[0])
     label = "label" if "label" in columns else "labels"
-    lacks = f"the features have {shown(columns)}"
     if label not in columns:
+        lacks = f"the features have {shown(columns)}"
+        yield from missing(examples, [name for name in ("label", "labels") if any(name in one for one in examples)])
         yield f"no column 'label' or 'labels', the number of the right choice; {lacks}: add it; any number will do"
-    if MAIN not in columns:
-        yield f"no column '{MAIN}', whose rows are the choices; {lacks}: tokenize each choice"
-    count = len(examples[0][MAIN])
+    count = length_of(examples[0][MAIN]) or 0
     for row, example in enumerate(examples):
         for column, value in example.items():
             where = f"column '{column}', row {row}"
             if column == label:
-                if length_of(value) is not None and not isinstance(value, str):
+                if dimensions(value) != 0 and not isinstance(value, (str, NoneType)):
                     yield f"{where} is {kind_of(value)}; give the number of the right choice"
-            elif not hasattr(value, "__getitem__") or isinstance(value, str):
-                instead = "remove the column, or give it one"
+            elif not hasattr(value, "__getitem__") or isinstance(value, (str, Mapping)):
+                instead = "tokenize each choice" if column == MAIN else "remove the column, or give it one"
                 yield f"{where} is {kind_of(value)}, not a list of one row per choice; {instead}"
             elif len(value) < max(count, 1):
                 yield (
@@ -158,12 +237,11 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
     yield from broken(Column(label, [example[label] for example in examples], Role.CHOICE))
     columns.remove(label)
     choices = {name: [example[name][choice] for example in examples for choice in range(count)] for name in columns}
-    for problem in _padded(collator, choices):
-        yield f"{problem} (rows are the choices of all examples, {count} each)"
+    yield from _padded(collator, choices, count)
 
 
 def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
-    yield from _no_tokens(MAIN, features[0], "which is flattened")
+    yield from _no_tokens(MAIN, features, "which is flattened")
     shifted = hasattr(collator, "separator_id")
     read = ("labels",) if shifted else ("label", "labels", "token_type_ids", "special_tokens_mask")
     names = [MAIN, *(name for name in features[0] if name in read)]
@@ -174,10 +252,9 @@ def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
             values = [[0, *value[1:]] if isinstance(value, list) and value else value for value in values]
         column = Column(name, values, Role.TOKENS if name == MAIN else Role.FLAT)
         yield from broken(column)
-        for row, value in enumerate(values):
-            if isinstance(value, tuple):
-                yield f"{column.place(row)} is a tuple where a list is expected; give list(value)"
+        yield from _not_lists(column, tuple)
         yield from doubtful(column)
+    yield from _all_empty(Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
 
 
 def _masked(collator: Any, column: Column) -> Iterator[str]:
@@ -185,6 +262,7 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
     yield from broken(column)
     if len(set(map(length_of, column.values))) > 1:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
+    yield from _mixed(column, column)
     yield from doubtful(column)
     if hasattr(collator, "plm_probability"):
         yield from options.lacks_token(collator.tokenizer, "mask_token")
@@ -196,12 +274,12 @@ def _odd(column: Column) -> Iterator[str]:
     """Rows that permutation language modelling cannot take."""
     lengths = [length_of(row) or 0 for row in column.values]
     if 0 in lengths:
-        yield f"row {lengths.index(0)} is empty; remove it"
+        yield f"{column.place(lengths.index(0))} is empty; remove it"
     longest = max(lengths)
     if longest % 2:
         yield (
-            f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
-            "even; give rows of an even length, or add a padding token to the longest"
+            f"{column.place(lengths.index(longest))} is the longest with {longest} tokens, and the width of the batch "
+            "must be even; give rows of an even length, or add a padding token to the longest"
         )
 
 
@@ -216,15 +294,16 @@ def _shape_of(value: Any) -> Shape:
 
 
 def _uneven(column: Column, remedy: str) -> Iterator[str]:
-    shapes = [_shape_of(value) for value in column.values]
+    own = int(column.role is Role.FRAMES)  # dimensions in which rows may differ
+    shapes = [_shape_of(value)[own:] for value in column.values]
     first = shapes[0]
     for row, shape in enumerate(shapes):
         if None in shape:
-            yield f"column '{column.name}', row {row} holds rows of different lengths; {remedy}"
+            yield f"{column.place(row)} holds rows of different lengths; {remedy}"
         if shape != first:
             yield (
-                f"column '{column.name}' is ragged and not padded here: row 0 {_has(first)}, row {row} {_has(shape)}; "
-                f"{remedy}"
+                f"column '{column.name}' is ragged and not padded here: {column.at(0)} {_has(first)}, "
+                f"{column.at(row)} {_has(shape)}; {remedy}"
             )
 
 
@@ -237,7 +316,7 @@ def _has(shape: Shape) -> str:
 def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
     """What to do about a column that does not stack. rows: all columns of the batch."""
     name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
-    padding, extends = _padding_collator(rows), hasattr(collator, "pad_values")
+    padding, extends = _padding_collator(rows), "pad_values" in vars(collator)
     use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
     if name in (MAIN, *_MARKS):
         if flat:
@@ -254,6 +333,15 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
     return f"{f'give {extra}' if extends else f'use {padding}(tokenizer, {extra})'}, or remove it"
 
 
+def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str | None:
+    """What to do about a column that would be padded in other company."""
+    if column.name == "attention_mask":
+        return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
+    if column.name == "labels" and "label" in rows and hasattr(collator, "label_pad_token_id"):
+        return "'label' has the labels: remove one of the two columns"
+    return None
+
+
 def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
     """The collator that pads these columns; None without tokens."""
     if MAIN not in rows:
@@ -265,14 +353,26 @@ def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
     return "DataCollatorForTokenClassification" if aligned else "DataCollatorForSeq2Seq"
 
 
+def _all_empty(column: Column) -> Iterator[str]:
+    if set(map(length_of, column.values)) == {0}:
+        yield f"column '{column.name}' is empty in every row; leave empty rows out"
+
+
+def _wrong_sizes(sizes: Column, tokens: Column) -> Iterator[str]:
+    for row, (value, ids) in enumerate(zip(sizes.values, tokens.values, strict=True)):
+        if sum(value) != length_of(ids):
+            found = f"{sizes.place(row)} adds up to {sum(value)} where '{tokens.name}' has length {length_of(ids)}"
+            yield f"{found}; give the row the lengths of its documents"
+
+
 def _not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str]:
     expected = list(map(length_of, tokens.values))
     for column in columns:
         for row, (value, length) in enumerate(zip(column.values, expected, strict=True)):
             found = length_of(value)
-            where = f"column '{column.name}', row {row}"
+            where = column.place(row)
             if column.role is Role.TOKEN_LABELS and found is not None and length is not None and found > length:
                 yield f"{where} has {found} labels for the {length} tokens of '{tokens.name}'; give one label per token"
-            if column.role in _ONE_PER_TOKEN and found != length:
+            if column.role in _ONE_PER_TOKEN and length is not None and found != length:
                 has = "no length" if found is None else f"length {found}"
                 yield f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,10 @@ class Role(enum.Enum):
     TOKEN_LABELS = "one label per token"
     FLAT = "one number per token of a flattened row"
     TARGETS = "token ids with lengths of their own"
+    SAMPLES = "numbers of a clip"
+    FRAMES = "rows of numbers of a clip"
+    NUMBER = "one number per example"
+    SIZES = "lengths of documents"
     CHOICE = "the number of the right choice"
     LABEL = "a label per row, or a column with the name of one"
     OTHER = "anything that stacks"
@@ -33,9 +36,16 @@ _NOT_A_ROW = {
     Role.TOKEN_LABELS: "not one label per token; for one label per row use DataCollatorWithPadding",
     Role.FLAT: "not one number per token; for one label per row use DataCollatorWithFlattening(scalar_labels=True)",
     Role.TARGETS: "not a row of token ids; for one label per row use DataCollatorWithPadding",
+    Role.SAMPLES: "not the samples of a clip; give a list or an array",
+    Role.FRAMES: "not the frames of a clip; give an array",
+    Role.SIZES: "not the lengths of the row's documents; give a list of them",
 }
 _NONE = {
     Role.TOKENS: "give the row its token ids, or leave it out",
+    Role.SAMPLES: "give the row its clip, or leave it out",
+    Role.FRAMES: "give the row its clip, or leave it out",
+    Role.NUMBER: "give every example a number",
+    Role.SIZES: "give the row the lengths of its documents",
     Role.CHOICE: f"give {Role.CHOICE.value}; any number will do where you do not need it",
 }
 _GAP = dict.fromkeys((Role.TOKEN_LABELS, Role.FLAT, Role.TARGETS), "give -100 where there is no label")
@@ -45,7 +55,7 @@ _TEXT = {
 }
 _GIVE = "give every row a value, or remove the column"
 _WORD = dict.fromkeys(_TEXT, "give token ids: tokenizer.convert_tokens_to_ids(row)")
-_LABELS = (Role.TOKEN_LABELS, Role.FLAT, Role.CHOICE, Role.LABEL)
+_LABELS = (Role.TOKEN_LABELS, Role.FLAT, Role.LABEL)
 _NUMBERS = (int, float, complex, np.number, np.bool_)
 _MOST_SHOWN = 12
 _LONGEST_SHOWN = 60
@@ -57,10 +67,15 @@ class Column(NamedTuple):
     name: str  # "" for rows that no mapping holds
     values: Sequence[Any]
     role: Role
+    choices: int = 0  # of each example, whose rows these are; 0: each row is an example
+
+    def at(self, row: int) -> str:
+        """Which row, in words."""
+        return f"row {row // self.choices}, choice {row % self.choices}" if self.choices else f"row {row}"
 
     def place(self, row: int) -> str:
         """Where a value stands, in words."""
-        return f"column '{self.name}', row {row}" if self.name else f"row {row}"
+        return f"column '{self.name}', {self.at(row)}" if self.name else self.at(row)
 
 
 def shown(value: Any) -> str:
@@ -100,7 +115,7 @@ def length_of(value: Any) -> int | None:
 
 def broken(column: Column) -> Iterator[str]:
     """Values that make the reference fail."""
-    if all(value is None for value in column.values) and column.role is not Role.CHOICE:
+    if all(value is None for value in column.values) and column.role not in _NONE:
         yield f"column '{column.name}' is None in every row; {_removal(column)}"
     for row, value in enumerate(column.values):
         yield from (problem for certain, problem in _problems(column, column.place(row), value) if certain)
@@ -127,7 +142,9 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
     elif role in _NOT_A_ROW and inside and is_list:
         yield True, f"{where} is {kind_of(value)} where a number is expected; give one flat row of numbers"
     elif role in _NOT_A_ROW and not inside and (size or 0) > 1 and (is_list or column.name != "attention_mask"):
-        yield True, f"{where} {_nested(value)}"  # the reference stacks attention masks of more dimensions
+        # The reference stacks attention masks of more dimensions.
+        if role is not Role.FRAMES or size != 2:
+            yield True, f"{where} {_nested(value, role)}"
     elif is_list and not _is_good(value, role):
         for position, element in enumerate(value):
             yield from _problems(column, f"{where}, position {position}", element, inside=True)
@@ -155,7 +172,10 @@ def _fits_int64(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def _nested(value: Any) -> str:
+def _nested(value: Any, role: Role) -> str:
+    if role in (Role.SAMPLES, Role.FRAMES):
+        expected = "one row of numbers" if role is Role.SAMPLES else "frames, rows of numbers"
+        return f"has {dimensions(value)} dimensions where {expected} are expected; take the clip out: value[0]"
     if len(value) != 1:
         return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
     found = "is a row inside a list, like the result of tokenizer([text]); tokenize one text at a time, tokenizer(text)"
@@ -173,11 +193,18 @@ def _removal(column: Column) -> str:
 
 
 def _instead_of_text(column: Column, inside: bool) -> str:
+    if column.role is Role.CHOICE:
+        return "give the number of the right choice, counted from 0"
+    if column.role in (Role.NUMBER, Role.SAMPLES, Role.FRAMES, Role.SIZES):
+        return "give numbers"
     if column.role not in _LABELS:
         return (_WORD if inside else _TEXT).get(column.role) or _removal(column)
-    rows = column.values
-    texts = chain.from_iterable(row for row in rows if isinstance(row, (list, tuple))) if inside else rows
-    words = sorted({text for text in texts if isinstance(text, str)})
-    short = len(words) <= 8 and all(len(word) <= 30 for word in words)
-    example = {word: number for number, word in enumerate(words)} if short else "label2id"
-    return f"map labels to numbers, for example {example}[label]"
+    # A batch may lack a class: names are taken from the whole dataset.
+    name = column.name
+    if inside:
+        every = f"{{label for row in dataset for label in row['{name}']}}"
+        return f"number the labels of the whole dataset: names = sorted({every}), then names.index(label) for each"
+    return (
+        f"number the labels of the whole dataset: dataset.class_encode_column('{name}') of a datasets.Dataset; of "
+        f"others names = sorted({{row['{name}'] for row in dataset}}), then names.index(row['{name}'])"
+    )
