@@ -148,7 +148,7 @@ def _parser() -> ArgumentParser:
         "best one.",
     )
     _add_data(option)
-    option("--max-tokens", type=_SIZE, metavar="N", help="tokens per batch (default: batch size times mean length)")
+    option("--max-tokens", type=_SIZE, metavar="N", help="tokens per batch (default: for about as many batches)")
     option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
     option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 

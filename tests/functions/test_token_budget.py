@@ -1,5 +1,6 @@
 """quadrat.TokenBudgetBatchSampler: what its docstring promises."""
 
+import math
 import pickle
 
 import datasets
@@ -11,6 +12,7 @@ from hypothesis import given
 
 from quadrat import LengthGroupedSampler, TokenBudgetBatchSampler
 from quadrat.batching import token_budget
+from quadrat.batching.token_budget import usual_sampler
 
 
 @st.composite
@@ -188,6 +190,39 @@ def test_batches_are_full(padded):
     alike = np.sort(costs.min(0) / costs.max(0))
     assert alike[2] > 0.9, "of all steps but the one with the last batch, which holds what is left, and one with halves"
     assert costs.sum(1).min() / costs.sum(1).max() > 0.95
+
+
+DRAWN = {
+    "same": lambda draw, mean, rows: np.full(rows, mean),
+    "narrow": lambda draw, mean, rows: draw.integers(max(mean - 1, 0), mean + 2, rows),
+    "uniform": lambda draw, mean, rows: draw.integers(0, 2 * mean + 1, rows),
+    "geometric": lambda draw, mean, rows: draw.geometric(1 / (mean + 1), rows),
+    "lognormal": lambda draw, mean, rows: draw.lognormal(math.log(mean), 1.3, rows).astype(int),
+    "two": lambda draw, mean, rows: draw.choice([mean, 2 * mean - 1], rows),
+    "one long": lambda draw, mean, rows: np.append(draw.integers(0, 2 * mean + 1, rows - 1), 1000 * mean),
+}
+
+
+@given(
+    st.sampled_from([*DRAWN]), st.integers(1, 400), st.integers(1, 20) | st.integers(1, 300),
+    st.integers(3, 400) | st.integers(3, 20_000), st.integers(1, 3), st.booleans(), st.sampled_from([1, 8]),
+)  # fmt: skip
+def test_a_usual_budget_keeps_the_number_of_steps(drawn, mean, batch_size, rows, ranks, padded, multiple):  # noqa: PLR0917
+    lengths = DRAWN[drawn](np.random.default_rng(mean), mean, rows)
+    options = {"padded": padded, "multiple_of": multiple, "world_size": ranks, "rank": 0}
+    sampler = usual_sampler(lengths, batch_size, **options)
+    before = math.ceil(rows / batch_size / ranks)
+    assert abs(len(sampler) - before) <= before / 20
+    assert sampler.max_tokens >= lengths.max()
+    assert sampler.max_batch_size is None or sampler.max_batch_size >= batch_size
+    numbers = sampler.max_tokens, sampler.max_batch_size
+    assert list(TokenBudgetBatchSampler(lengths, numbers[0], max_batch_size=numbers[1], **options)) == list(sampler)
+
+
+def test_a_usual_budget_of_many_rows(monkeypatch):
+    lengths = DRAWN["lognormal"](np.random.default_rng(0), 11, 200_000)
+    monkeypatch.setattr(token_budget, "_COUNTED", 1 << 14)  # steps are counted for some of the rows alone
+    assert len(usual_sampler(lengths, 8)) == pytest.approx(25_000, rel=0.05)
 
 
 def test_epochs_and_seeds_differ():

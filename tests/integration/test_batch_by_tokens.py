@@ -1,5 +1,6 @@
 """`batch_by_tokens`: a Trainer's batches by token budget."""
 
+import math
 import random
 from collections import Counter
 from typing import Any
@@ -73,6 +74,47 @@ def test_each_row_once_an_epoch(tmp_path, form, accumulated):
     assert sum(shape.numel() for _, shape in trainer.seen) < 1.3 * 2 * sum(lengths())
 
 
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("longest", [[3, 4, 5], range(1, 22), range(1, 40), [*range(1, 10), 300]])
+def test_steps_are_about_those_of_before(tmp_path, longest, size, accumulated):
+    data = [{"input_ids": [5] * length, "labels": 0} for length in random.Random(0).choices(longest, k=224)]
+    options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+    trainer = trainer_of(tmp_path, data, **options)
+    before = math.ceil(len(trainer.get_train_dataloader()) / accumulated)
+    made = quadrat.batch_by_tokens(trainer)
+    steps = math.ceil(len(trainer.get_train_dataloader()) / accumulated)
+    assert (made.steps_before, made.steps) == (before, steps)
+    assert abs(steps - before) <= before / 20
+    assert made.max_tokens >= max(longest)
+    assert ("rows:" in str(made)) == (made.max_rows is not None)
+
+
+def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
+    same, varied = [{"input_ids": [5] * 7, "labels": 0}] * 20, rows()
+    for data, size, why in ((same, 8, "all rows have one width"), (varied, 1, "a batch has one row")):
+        trainer = trainer_of(tmp_path, data, per_device_train_batch_size=size)
+        before, collator = vars(trainer.args).copy(), trainer.data_collator
+        made = quadrat.batch_by_tokens(trainer)
+        assert str(made) == f"batches are as before: {why}, so a token budget would save nothing."
+        assert made.steps == made.steps_before == len(trainer.get_train_dataloader())
+        assert trainer.train_dataset is data
+        assert trainer.data_collator is collator
+        assert vars(trainer.args) == before
+    given = quadrat.batch_by_tokens(trainer_of(tmp_path, same), 28)
+    assert str(given).endswith("A step has 4.0 rows on average instead of 8.")
+
+
+@pytest.mark.parametrize("longest", [470, 472, 60])
+def test_usual_batches_of_a_few_shapes(tmp_path, longest):
+    data = [*rows(), {"input_ids": [5] * longest, "labels": 0}]
+    made = quadrat.batch_by_tokens(trainer_of(tmp_path, data), shapes=2)
+    assert abs(made.steps - made.steps_before) <= 1
+    plan = quadrat.batching.plan_shapes(data, 2048, 3, max_batch_size=7)
+    made = quadrat.batch_by_tokens(trainer_of(tmp_path, data), shapes=plan)
+    assert made.max_tokens == plan.max_tokens
+
+
 @pytest.mark.parametrize("collator", ["transformers", "function", "subclass"])
 def test_other_collators(tmp_path, collator):
     class WithoutImages(quadrat.DataCollatorWithPadding):
@@ -127,8 +169,10 @@ def test_what_it_cannot_do(tmp_path):
     with pytest.raises(ValueError, match="no train_dataset"):
         quadrat.batch_by_tokens(trainer_of(tmp_path, None))
     trainer = trainer_of(tmp_path, rows())
-    with pytest.raises(ValueError, match="more than max_tokens=8 allow"):
+    with pytest.raises(ValueError, match=r"more than max_tokens=8 allow; give max_tokens=60 or more$"):
         quadrat.batch_by_tokens(trainer, 8)
+    with pytest.raises(ValueError, match="lengths are empty: there are no rows to batch"):
+        quadrat.batch_by_tokens(trainer_of(tmp_path, []))
     assert trainer.args.per_device_train_batch_size == 8  # nothing changed
     quadrat.batch_by_tokens(trainer)
     with pytest.raises(ValueError, match="made by a sampler already"):

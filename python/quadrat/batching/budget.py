@@ -13,7 +13,13 @@ from quadrat.ragged.take import copy_rows
 from quadrat.support.arrays import IntArray
 
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
-_MOST_ROWS = (1 << 62) - 1
+MOST_ROWS = (1 << 62) - 1
+
+
+def require_rows(lengths: Any, purpose: str) -> None:
+    """Raises ValueError if there are no rows."""
+    if not len(lengths):
+        raise ValueError(f"lengths are empty: there are no rows to {purpose}")
 
 
 class Budget(NamedTuple):
@@ -25,28 +31,32 @@ class Budget(NamedTuple):
     padded: bool  # whether the tokens are rows times the longest, or the sum of lengths
 
     @classmethod
-    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
-        """Raises TypeError or ValueError for numbers out of range."""
+    def of(
+        cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any, called: str = "multiple_of"
+    ) -> Budget:
+        """Raises TypeError or ValueError for numbers out of range. `called`: the caller's name of `multiple_of`."""
         tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
-        rows = _MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
-        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
+        rows = MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
+        multiple = number_below(multiple_of, called, 1 << 61, 1)
         if multiple > tokens:
-            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
+            raise ValueError(f"{called}={multiple} is above max_tokens={tokens}: no batch fits the budget")
         return cls(tokens, rows, multiple, bool(padded))
 
     def settings(self) -> dict[str, Any]:
         """The entries of a state."""
         return {f"budget_{name}": value for name, value in self._asdict().items()}
 
-    def require(self, lengths: IntArray, advice: str | None = "") -> None:
-        """Raises ValueError if there are no rows, or, unless `advice` is None, if one is above the budget."""
-        if not len(lengths):
-            raise ValueError("lengths are empty: there are no rows to batch")
-        tokens, _, multiple, _ = self
-        if advice is not None and -(-(longest := int(lengths.max())) // multiple) * multiple > tokens:
+    def require(
+        self, lengths: IntArray, called: str = "multiple_of", advice: str = "give max_tokens={least} or more"
+    ) -> None:
+        """Raises ValueError if there are no rows, or one is above the budget."""
+        require_rows(lengths, "batch")
+        longest, multiple = int(lengths.max()), self.multiple_of
+        if (least := -(-longest // multiple) * multiple) > self.tokens:
+            rounded = f" with {called}={multiple}" if longest <= self.tokens else ""
             raise ValueError(
-                f"row {int(lengths.argmax())} has {longest} tokens, more than max_tokens={tokens} allow"
-                f"{f' with multiple_of={multiple}' if longest <= tokens else ''}{advice}"
+                f"row {int(lengths.argmax())} has {longest} tokens, more than max_tokens={self.tokens} allow{rounded}; "
+                f"{advice.format(least=least)}"
             )
 
     def usual_window(self, lengths: IntArray) -> int:

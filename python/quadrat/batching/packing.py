@@ -9,6 +9,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching._epoch import ROWS, random_order
+from quadrat.batching.budget import require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.input.items import Pieces
 from quadrat.ops._philox import number_below
@@ -113,8 +114,7 @@ class Packing(NamedTuple):
 
         order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
         """
-        if not len(lengths):
-            raise ValueError("lengths are empty: there are no rows to pack")
+        require_rows(lengths, "pack")
         moved = None
         if order is not None and self.strategy != "in_order":
             moved = random_order(len(lengths), *order, ROWS)

@@ -57,6 +57,11 @@ class ShapePlan:
             object.__setattr__(self, "longest", widths[-1])
 
     @property
+    def max_tokens(self) -> int:
+        """The tokens of the largest batch."""
+        return max(rows * width for rows, width in self.shapes) if self.padded else self.shapes[-1][1]
+
+    @property
     def waste(self) -> float:
         """The share of padding in the tokens computed, filled rows included, from 0 to 1; 0 without lengths."""
         return self._waste(len(self.shapes))
@@ -139,7 +144,9 @@ def plan_shapes(
         >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2).shapes
         [(2, 32), (1, 64)]
     """
-    return _planned(lengths_of(lengths), Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of), shapes)
+    called = "pad_to_multiple_of"
+    budget = Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of, called)
+    return _planned(lengths_of(lengths), budget, shapes, called)
 
 
 def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[ShapePlan | None, Budget]:
@@ -154,8 +161,7 @@ def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[
             )
         multiple = 8 if budget.multiple_of == 1 else budget.multiple_of
         plan = _planned(lengths, Budget.of(budget.tokens, budget.padded, budget.rows, multiple), shapes)
-    rows, widest = max(rows for rows, _ in plan.shapes), plan.shapes[-1][1]
-    tokens = max(rows * width for rows, width in plan.shapes) if plan.padded else widest
+    tokens, rows, widest = plan.max_tokens, max(rows for rows, _ in plan.shapes), plan.shapes[-1][1]
     if plan.padded != budget.padded:
         raise ValueError(f"the plan is for padded={plan.padded}, not for padded={budget.padded}")
     if tokens > budget.tokens or rows > budget.rows:
@@ -165,8 +171,8 @@ def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[
     return plan, Budget(budget.tokens if plan.padded else widest, rows, 1, plan.padded)
 
 
-def _planned(known: IntArray, budget: Budget, shapes: Any) -> ShapePlan:
-    budget.require(known)
+def _planned(known: IntArray, budget: Budget, shapes: Any, called: str = "multiple_of") -> ShapePlan:
+    budget.require(known, called)
     count, multiple, padded = number_below(shapes, "shapes", 1 << 32, 1), budget.multiple_of, budget.padded
     if padded:
         sizes, rows = known, 0
@@ -181,7 +187,7 @@ def _planned(known: IntArray, budget: Budget, shapes: Any) -> ShapePlan:
     if not padded and widths[-1] < (whole := budget.tokens // multiple * multiple):  # other epochs may need it
         widths, counts = np.append(widths, whole), np.append(counts, 0)
     if len(widths) > _MOST_WIDTHS:
-        raise ValueError(f"there are {len(widths)} different widths: give a larger pad_to_multiple_of than {multiple}")
+        raise ValueError(f"there are {len(widths)} different widths: give a larger {called} than {multiple}")
     count = min(count, len(widths))
     each = np.minimum(budget.tokens // widths, budget.rows) if padded else np.ones_like(widths)
     costs, chosen = np.empty(max(count, *_SHOWN), np.int64), np.empty(count, np.int64)

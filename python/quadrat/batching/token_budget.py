@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
-from quadrat.batching.budget import Budget, ragged_of
+from quadrat.batching.budget import MOST_ROWS, Budget, ragged_of, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, with_shapes
@@ -30,13 +31,62 @@ else:
         _Base = object
 
 _TRIES = 16
+_COUNTED = 1 << 18  # rows whose steps are counted to find a usual budget
 
 
 def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
-    """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
+    """The budget of `usual_sampler`."""
+    return usual_sampler(lengths, batch_size, multiple_of=multiple_of).max_tokens
+
+
+def usual_sampler(
+    lengths: Any, batch_size: int, *, batches_of_a_step: int = 1, **options: Any
+) -> TokenBudgetBatchSampler:
+    """A sampler with as many steps as batches of `batch_size` rows take, or up to 5 % more or fewer.
+
+    Its budget has room for the longest row, and is not below the tokens of a batch of rows of mean length. If no such
+    budget gives this number of steps (one row is far longer than the others, or batches are small), the number of rows
+    in a batch is limited too.
+    """
     found = lengths_of(lengths)
-    longest = -(-int(found.max()) // multiple_of) * multiple_of
-    return max(64 * round(batch_size * float(found.mean()) / 64), longest, multiple_of)
+    require_rows(found, "batch")
+    multiple: int = options.get("multiple_of", 1)
+    of_a_step: int = options.get("world_size", 1) * batches_of_a_step
+    some = found if len(found) <= _COUNTED else found[random_order(len(found), 0, 0, ROWS)[:_COUNTED]]
+    wanted = math.ceil(len(some) / batch_size / of_a_step)
+    close = max(wanted // 50, int(wanted > 20))
+    longest = -(-max(int(found.max()), 1) // multiple) * multiple
+    least = max(longest, math.ceil(batch_size * float(found.mean())))
+    most = max(least, batch_size * longest)
+    at: dict[str, Any] = {"max_tokens": least, "max_batch_size": max(len(some), batch_size)}
+
+    @functools.cache
+    def steps_with(**numbers: Any) -> int:
+        sampler = TokenBudgetBatchSampler(some, **numbers, **{**options, "rank": None})
+        return math.ceil(len(sampler) / of_a_step)
+
+    def nearest(name: str, low: int, high: int) -> int:
+        """A number with about as many steps as wanted; otherwise the least one that does not have more."""
+        guess, halve = low, False
+        while low < high:
+            steps = steps_with(**{**at, name: guess})
+            if abs(steps - wanted) <= close:
+                return guess
+            low, high = (low, guess) if steps < wanted else (guess + 1, high)
+            # The number of steps is about inversely proportional.
+            guess = (low + high) // 2 if halve else max(low, min(guess * steps // wanted, high - 1))
+            halve = not halve
+        return low
+
+    while True:
+        more, (tokens, rows) = steps_with(**at) - wanted, at.values()
+        if more > close and tokens < most:
+            at["max_tokens"] = nearest("max_tokens", tokens, most)
+        elif more < -close and rows > batch_size:
+            at["max_batch_size"] = nearest("max_batch_size", batch_size, rows - 1)
+        else:
+            at["max_batch_size"] = rows if rows < len(some) else None
+            return TokenBudgetBatchSampler(found, **at, **options)
 
 
 class TokenBudgetBatchSampler(Resumable, _Base):
@@ -131,8 +181,9 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
-        advice = "; overlong='alone' makes such a row a batch of its own"
-        budget.require(self._lengths, advice if overlong == "error" else None)
+        require_rows(self._lengths, "batch")
+        if shapes is None and overlong == "error":
+            budget.require(self._lengths, advice="overlong='alone' makes such a row a batch of its own")
         self.shapes, self._budget = with_shapes(shapes, budget, self._lengths)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
@@ -173,6 +224,11 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     def max_tokens(self) -> int:
         """The maximum cost of a batch."""
         return self._budget.tokens
+
+    @property
+    def max_batch_size(self) -> int | None:
+        """The maximum number of rows in a batch; None: as many as the budget allows."""
+        return self._budget.rows if self._budget.rows < MOST_ROWS else None
 
     @property
     def sampler(self) -> TokenBudgetBatchSampler:

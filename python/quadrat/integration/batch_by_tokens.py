@@ -9,8 +9,10 @@ from typing import Any, Literal, NamedTuple
 from torch.utils.data import IterableDataset
 from transformers import Trainer
 
+from quadrat.batching.budget import Budget, require_rows
+from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import FixedShapes, ShapePlan
-from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
+from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
@@ -19,29 +21,37 @@ from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
 from quadrat.integration.rows import has_choices, row_lengths, stored_width, trimming
+from quadrat.support.arrays import IntArray
 
 logger = logging.getLogger("quadrat")
 
 
 class TokenBatches(NamedTuple):
-    """What `batch_by_tokens` changed; as a string, two or three sentences."""
+    """What `batch_by_tokens` changed; as a string, one to three sentences."""
 
     max_tokens: int  # of a batch, padding included
     rows: int  # of the dataset
     steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
     steps: int  # those of an epoch now
     rows_before: int  # of a step, on all processes
+    max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
+    alike: bool  # whether all rows have one width
+    changed: bool  # False: batches are as before, because a budget would save nothing
     stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
 
     def __str__(self) -> str:
         """The numbers in words."""
-        return (
-            f"batches of at most {self.max_tokens:,} tokens: {self.steps:,} steps an epoch instead of "
+        limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
+        made = (
+            f"batches of at most {self.max_tokens:,} tokens{limit}: {self.steps:,} steps an epoch instead of "
             f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
-            f"{self.rows_before:,}: few long or many short ones."
-            + f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
-            "(trim=True, quadrat run --trim)." * (self.stored > 0)
+            f"{self.rows_before:,}{'' if self.alike else ': few long or many short ones'}."
         )
+        if not self.changed:
+            why = "all rows have one width" if self.alike else "a batch has one row"
+            made = f"batches are as before: {why}, so a token budget would save nothing."
+        stored = f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
+        return made + f"{stored}(trim=True, quadrat run --trim)." * (self.stored > 0)
 
 
 class _Unwrapped:
@@ -84,9 +94,10 @@ def batch_by_tokens(
 
     Args:
         trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row.
-        max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": the tokens of a usual
-            batch, `per_device_train_batch_size` times the mean length, or those of the longest row if it has more, so
-            that the number of steps is about the same.
+        max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": as many as keep the
+            number of steps, to 5 %: about `per_device_train_batch_size` times the mean length, and at least those of
+            the longest row. If no number keeps the steps, the number of rows in a batch is limited too. If no batch has
+            padding, because all rows have one length or a batch has one row, training batches stay as they are.
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
@@ -121,8 +132,8 @@ def batch_by_tokens(
         ...     return {"input_ids": quadrat.pad(columns["input_ids"], return_tensors="pt")}
         >>> trainer = Trainer(model, args, train_dataset=rows, data_collator=pad)
         >>> batches = quadrat.batch_by_tokens(trainer)
-        >>> batches.max_tokens, batches.steps_before
-        (192, 8)
+        >>> batches.max_tokens, batches.steps_before, batches.steps
+        (255, 8, 8)
     """
     _check(trainer)
     args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
@@ -131,32 +142,61 @@ def batch_by_tokens(
         raise ValueError(
             "a collator that joins rows has no columns of padding to trim: map the dataset without padding"
         )
-    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths
+    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths_of(lengths)
+    require_rows(found, "batch")
     size, world, accumulated = args.per_device_train_batch_size, args.world_size, args.gradient_accumulation_steps
-    multiple = getattr(collator, "pad_to_multiple_of", None) or 1
+    multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
     choices = has_choices(trainer) and lengths is None
     if choices:
         if shapes is not None:
             raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
         multiple *= len(dataset[0][column])
-    sampler = TokenBudgetBatchSampler(
-        found,
-        usual_max_tokens(found, size, multiple) if max_tokens == "auto" else max_tokens,
-        padded=not joins_rows(collator),
-        multiple_of=multiple,
-        window=window,
-        world_size=world,
-        rank=None,
-        seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
-        shapes=shapes,
-    )
-    batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
+    narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
+    before = now = math.ceil(math.ceil(len(found) / size / world) / accumulated)
+    changed = trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1)
+    tokens, rows = size * wide, size
+    if changed:
+        options: dict[str, Any] = {
+            "padded": not joins_rows(collator),
+            "multiple_of": multiple,
+            "window": window,
+            "world_size": world,
+            "rank": None,
+            "seed": next(one for one in (seed, args.data_seed, args.seed) if one is not None),
+            "shapes": shapes,
+        }
+        sampler = _sampler(found, args, max_tokens, options)
+        batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
+        tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(batches) // world / accumulated)
     if evaluation:
         evaluate_by_length(trainer, column)
+    if changed:
+        _use(trainer, batches, sampler.shapes, trim=trim)
+    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
+    numbers = tokens, len(found), before, now, size * world * accumulated, rows
+    made = TokenBatches(*numbers, alike=narrow == wide, changed=changed, stored=stored)
+    logger.info("batch_by_tokens: %s", made)
+    return made
+
+
+def _sampler(lengths: IntArray, args: Any, max_tokens: Any, options: dict[str, Any]) -> TokenBudgetBatchSampler:
+    shapes = options["shapes"]
+    if max_tokens == "auto" and not isinstance(shapes, ShapePlan):
+        size, accumulated = args.per_device_train_batch_size, args.gradient_accumulation_steps
+        return usual_sampler(lengths, size, batches_of_a_step=accumulated, **options)
+    tokens = shapes.max_tokens if max_tokens == "auto" else max_tokens
+    called = "pad_to_multiple_of"
+    Budget.of(tokens, options["padded"], None, options["multiple_of"], called).require(lengths, called)
+    return TokenBudgetBatchSampler(lengths, tokens, **options)
+
+
+def _use(trainer: Any, batches: BatchedDataset, shapes: ShapePlan | None, *, trim: bool) -> None:
+    """Has a Trainer train on these batches."""
+    args, collator = trainer.args, trainer.data_collator
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
     whole = trimming(trainer, collator) if trim else collator
-    whole = whole if sampler.shapes is None else FixedShapes(whole, sampler.shapes)
+    whole = whole if shapes is None else FixedShapes(whole, shapes)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
     if whole is not collator or not type(collator).__module__.startswith("quadrat."):
         collator = _Unwrapped(collator, whole)
@@ -168,11 +208,6 @@ def batch_by_tokens(
     elif args.group_by_length:
         args.group_by_length = False
     trainer.add_callback(SetEpochCallback())
-    before, now = (math.ceil(math.ceil(count / world) / accumulated) for count in (sampler.rows / size, len(batches)))
-    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
-    made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated, stored)
-    logger.info("batch_by_tokens: %s", made)
-    return made
 
 
 def _check(trainer: Any) -> None:
