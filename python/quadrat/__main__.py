@@ -124,7 +124,7 @@ def _parser() -> ArgumentParser:
         type=lambda text: 0 if text == "auto" else _SIZE(text),
         metavar="N",
         help="make a Trainer's training batches of rows of similar length, with at most N tokens, padding included; "
-        "auto: as many as a usual batch has",
+        "auto: as many as keep the number of steps",
     )
     option("--group-by-length", action="store_true", help="have a Trainer group its training rows by length")
     option(
@@ -148,7 +148,12 @@ def _parser() -> ArgumentParser:
         "best one.",
     )
     _add_data(option)
-    option("--max-tokens", type=_SIZE, metavar="N", help="tokens per batch (default: for about as many batches)")
+    option(
+        "--max-tokens",
+        type=_SIZE,
+        metavar="N",
+        help="tokens per batch (default: as many as keep the number of batches)",
+    )
     option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
     option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 

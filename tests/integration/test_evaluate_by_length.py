@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import datasets
+import hypothesis
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from accelerate.data_loader import BatchSamplerShard
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from transformers import (
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
     DataCollatorForTokenClassification,
@@ -18,7 +23,8 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.integration.evaluate_by_length import evaluate_by_length
+from quadrat.integration.evaluate_by_length import LongestFirst, evaluate_by_length
+from support.isolated import python
 from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
@@ -129,6 +135,54 @@ def test_a_loader_of_ones_own_is_read_as_it_is(tmp_path):
     loader = DataLoader(rows(), batch_sampler=sampler, collate_fn=trainer.data_collator)
     found = trainer.evaluation_loop(loader, "Prediction").label_ids
     assert found.tolist() == [number % 3 for batch in sampler for number in batch]
+
+
+def losses_of_processes(sampler: Any, count: int, size: int, processes: int, **options: Any) -> float:
+    """The mean loss as Trainer and accelerate compute it; that of a batch is the mean of its rows' numbers."""
+    batches = BatchSampler(sampler, size, False)
+    shards = [list(BatchSamplerShard(batches, processes, rank, **options)) for rank in range(processes)]
+    steps = [[np.mean(shard[step]) for shard in shards for _ in shard[step]] for step in range(len(shards[0]))]
+    return float(np.mean([loss for step in steps for loss in step][:count]))
+
+
+@hypothesis.given(st.integers(1, 60), st.integers(1, 3), st.integers(2, 4), st.booleans())
+def test_mean_losses_of_several_processes(count, each, processes, split):
+    """Rows that fill the last batches of processes are those of an evaluation in order, so that they count alike."""
+    lengths, size = np.random.default_rng(count).integers(1, 99, count), each * processes if split else each
+    sampler = LongestFirst(lengths, each * processes)
+    assert sorted(sampler) == list(range(count))
+    expected, found = (
+        losses_of_processes(one, count, size, processes, split_batches=split) for one in (range(count), sampler)
+    )
+    assert found == pytest.approx(expected)
+    moved = lengths[sampler.order]
+    assert np.count_nonzero(np.diff(moved) > 0) <= each * processes
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path):
+    script = Path(__file__).parent.parent / "support" / "evaluated_in_two.py"
+    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, tmp_path)
+
+
+def test_metrics_that_read_padding(tmp_path, caplog):
+    """What run_qa.py does: it reads the logits of all tokens, and evaluates without labels."""
+    data = [{"input_ids": row["input_ids"]} for row in rows()]
+    arrays = {}
+    for by_length in (False, True):
+        model = tiny(BertForQuestionAnswering, num_labels=2)
+        collator = DataCollatorWithPadding(make_tokenizer())
+        trainer = Noting(model, arguments(tmp_path, per_device_eval_batch_size=4), data_collator=collator)
+        if by_length:
+            evaluate_by_length(trainer)
+        arrays[by_length], _ = (trainer.predict(data).predictions[0] for _ in range(2))
+    assert ((arrays[False] == -100) != (arrays[True] == -100)).any()
+    assert caplog.text.count("A metric that reads predictions for padding") == 1
+    for tokens in (False, True):
+        trainer = trainer_of(tmp_path, tokens=tokens)
+        evaluate_by_length(trainer)
+        trainer.evaluate()
+    assert caplog.text.count("evaluation by length") == 1
 
 
 class OwnLoop(Noting):

@@ -26,7 +26,7 @@ _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 class Options:
     """What the processes of a run are told."""
 
-    max_tokens: int | None = None  # of a Trainer's training batches; 0: those of a usual batch; None: they stay
+    max_tokens: int | None = None  # of a Trainer's training batches; 0: as many as keep the steps; None: they stay
     group_by_length: bool = False
     evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
     shapes: int | None = None  # that a Trainer's training batches are filled to; None: any

@@ -77,7 +77,9 @@ def examine(options: Namespace) -> Report:
         rows_are="rows" if source.has_tokens else "texts",
         counted_by=counted_by,
         **sizes,
-        budget_is="as given" if options.max_tokens else "for about as many batches (set it with --max-tokens)",
+        budget_is="as given"
+        if options.max_tokens
+        else "as many as keep the number of batches (set it with --max-tokens)",
         pad_to_multiple_of=options.pad_to_multiple_of,
         summary=summarise(lengths, max_length),
         bins=histogram(lengths),

@@ -104,7 +104,8 @@ def batch_by_tokens(
         evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
             before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
             is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
-            together, so that the mean over rows changes. What predictions hold at padding may change.
+            together, so that the mean over rows changes. What predictions hold at padding changes, and with it metrics
+            that read this, such as that of run_qa.py; a warning says so if labels have no value for each token.
         shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
             `quadrat.batching.plan_shapes`.
         trim: for rows that were stored padded: have training batches without the columns that `attention_mask` masks in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ from transformers import Trainer
 
 from quadrat.input.rows import MAIN
 from quadrat.integration.rows import row_lengths
-from quadrat.ops._nested import tree_map
+from quadrat.ops._nested import leaves_of, tree_map
+
+logger = logging.getLogger("quadrat")
 
 # Methods that decide which rows an evaluation reads, and what becomes of its results.
 _METHODS = ("get_eval_dataloader", "get_test_dataloader", "_get_eval_sampler", "evaluation_loop")
@@ -22,14 +25,29 @@ _ARGUMENTS = {
     "dataloader_drop_last": False,
     "use_legacy_prediction_loop": False,
 }
+_OF_SEVERAL_PROCESSES = {"eval_use_gather_object": False}
 _MOST_WRAPPERS = 8
+_PADDING = -100  # with which Trainer fills up predictions of narrower batches
+_READS_PADDING = (
+    "evaluation by length: predictions have a value for each token, and labels have not. How much padding there is "
+    "depends on which rows are in a batch. A metric that reads predictions for padding, as that of question answering "
+    "in run_qa.py does, changes: without evaluation=True (quadrat run: without --evaluation) it is as before"
+)
 
 
 class LongestFirst(Sampler[int]):
-    """The rows of a dataset, the longest ones first."""
+    """The rows of a dataset, the longest ones first.
 
-    def __init__(self, lengths: Any) -> None:
-        self.order = np.argsort(-np.asarray(lengths), kind="stable")
+    Several processes fill their last batches with the first rows, which then count in the losses of these batches. So
+    rows that do not fill `rows_of_a_step` stay last, and the rows that are added to them stay first.
+    """
+
+    def __init__(self, lengths: Any, rows_of_a_step: int = 1) -> None:
+        self.order = np.arange(len(lengths))
+        left = len(lengths) % rows_of_a_step
+        sorted_rows = slice(rows_of_a_step - left if left else 0, len(lengths) - left)
+        moved = self.order[sorted_rows]
+        self.order[sorted_rows] = moved[np.argsort(-np.asarray(lengths)[sorted_rows], kind="stable")]
 
     def __len__(self) -> int:
         return len(self.order)
@@ -53,18 +71,22 @@ class LongestFirst(Sampler[int]):
 def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     """Have `evaluate` and `predict` of a Trainer read the longest rows first; predictions and labels stay in order.
 
-    A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises
-    ValueError for a Trainer that evaluates in its own way.
+    A mean over rows of a loss that is a mean over rows stays the same, with several processes too. A dataset without
+    lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises ValueError for a Trainer
+    that evaluates in its own way.
     """
     require_usual(trainer, _METHODS, "evaluates")
-    for name, usual in _ARGUMENTS.items():
-        if getattr(trainer.args, name, usual) != usual:
+    args = trainer.args
+    for name, usual in {**_ARGUMENTS, **(_OF_SEVERAL_PROCESSES if args.world_size > 1 else {})}.items():
+        if getattr(args, name, usual) != usual:
             raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
+    rows_of_a_step = args.eval_batch_size * args.world_size if args.world_size > 1 else 1
+    warned: list[bool] = []
     sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
 
     def sampler(dataset: Any) -> Any:
         try:
-            return LongestFirst(row_lengths(trainer, dataset, column))
+            return LongestFirst(row_lengths(trainer, dataset, column), rows_of_a_step)
         except (TypeError, ValueError):
             return sampler_of(dataset)
 
@@ -83,9 +105,20 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         finally:
             trainer.compute_metrics = compute
         restored = {name: order.restored(getattr(output, name)) for name in ("predictions", "label_ids")}
+        if not warned and args.process_index == 0 and _pads_tokens_alone(output):
+            warned.append(True)
+            logger.warning(_READS_PADDING)
         return output._replace(**restored)
 
     trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop
+
+
+def _pads_tokens_alone(output: Any) -> bool:
+    """Whether predictions have a place for each token, with padding, and labels have not."""
+    if any(getattr(one, "ndim", 0) > 1 for one in leaves_of(output.label_ids)):
+        return False
+    arrays = (one for one in leaves_of(output.predictions) if getattr(one, "ndim", 0) > 1 and one.size)
+    return any((one[:, -1] == _PADDING).reshape(len(one), -1).all(1).any() for one in arrays)
 
 
 def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
