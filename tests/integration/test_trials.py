@@ -10,11 +10,9 @@ import datasets
 import pyarrow as pa
 import pytest
 import torch
-import transformers.trainer_pt_utils
 from transformers import Wav2Vec2Processor
 
 import quadrat
-from quadrat.batching import samplers
 from quadrat.collators._base import Collator
 from quadrat.data import iterable, stored
 from quadrat.installed import behaviour, imitated
@@ -52,8 +50,6 @@ TRIALS = [
     (stored.look_as, "torch", (), pa.list_(pa.int64())),
     (iterable._are_equal,),
 ]
-if hasattr(transformers.trainer_pt_utils, "BatchRebalanceSampler"):
-    TRIALS.append((samplers._searches_alike,))
 if HAS_TRL:
     from quadrat.integration.patch_trl import TRL
     from quadrat.trl import padding, sft
