@@ -1,10 +1,12 @@
 """Bad input: the reference's exception type, and a message that names column, row, lengths and what to do."""
 
+import contextlib
 import copy
 import enum
 import functools
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,34 +112,68 @@ if not behaviour.flattening_takes_arrays():
     NAMED.remove(*hints.FLAT)  # the reference takes other rows
 
 
+def damaged(good: list[dict[str, Any]]) -> Iterator[tuple[str, str, Any, list[dict[str, Any]]]]:
+    """(column, damage, rows that have it, batch), whatever can be wrong in a row, or in all of them."""
+    for column, (damage, change) in itertools.product(good[0], DAMAGES.items()):
+        for places in ([0], [len(good) - 1], range(len(good))):
+            with contextlib.suppress(TypeError, ValueError):  # no such damage to this
+                wrong = [{**row, column: change(row[column])} if at in places else row for at, row in enumerate(good)]
+                batch = [{key: one for key, one in row.items() if one is not KeyError} for row in wrong]
+                yield column, damage, places, copy.deepcopy(batch)
+
+
+def assert_tells(line: str, column: str, places: Any) -> None:
+    assert f"'{column}'" in line
+    every = any(words in line for words in ("in every row", "no column", "features have"))
+    assert every or any(f"row {place}" in line for place in places), (places, line)
+    assert any(sign in line for sign in ("; ", ": ")), line
+
+
 @pytest.mark.parametrize("name", [*NAMED, *OTHERS])
 def test_errors_name_column_and_row_and_say_what_to_do(name):
-    """Whatever is wrong in a column of a row, or of all rows."""
     good = OTHERS[name].batch() if name in OTHERS else samples.batch(name)[:3]
     reference = hints.reference_of(name)
     ours = OTHERS[name].ours() if name in OTHERS else samples.make(quadrat, name)
     for one in (reference, ours):
         one(copy.deepcopy(good))  # then it is a known kind
     raised = 0
-    for column in good[0]:
-        for damage, change in DAMAGES.items():
-            for places in ([0], [len(good) - 1], range(len(good))):
-                try:
-                    value = [change(row[column]) for row in good]
-                except (TypeError, ValueError):  # no such damage to this
-                    continue
-                batch = [{**row, column: value[place]} if place in places else row for place, row in enumerate(good)]
-                batch = [{key: one for key, one in row.items() if one is not KeyError} for row in batch]
-                (kind, expected), got = (outcome(one, copy.deepcopy(batch)) for one in (reference, ours))
-                assert kind == got[0], (column, damage, places)
-                if kind == "returned" or damage == "object":
-                    continue  # whose address is in messages
-                raised += 1
-                line = check_error(expected, got, [f"'{column}'"])
-                every = any(words in line for words in ("in every row", "no column"))
-                assert every or any(f"row {place}" in line for place in places), (damage, places, line)
-                assert any(sign in line for sign in ("; ", ": ")), line
+    for column, damage, places, batch in damaged(good):
+        (kind, expected), got = (outcome(one, copy.deepcopy(batch)) for one in (reference, ours))
+        assert kind == got[0], (column, damage, places)
+        if kind == "raised" and damage != "object":  # whose address is in messages
+            raised += 1
+            assert_tells(check_error(expected, got, []), column, places)
     assert raised > 20 or name in hints.FLAT
+
+
+OWN = {
+    "padding-free tags": (TAGS, {"padding_free": True}, {"labels": lambda n: [1] * n}),
+    "padding-free, masked": ("DataCollatorForLanguageModeling", {"padding_free": True}, {}),
+    "padding-free, causal": (
+        "DataCollatorForLanguageModeling",
+        {"padding_free": True, "mlm": False},
+        {"token_type_ids": lambda n: [0] * n},
+    ),
+    "flattened and padded": (
+        "DataCollatorWithFlattening",
+        {"pad_to_multiple_of": 8, "pad_values": {"extra": 0}},
+        {"labels": lambda n: [5] * n, "extra": lambda n: [1] * n},
+    ),
+    "one label per row": ("DataCollatorWithFlattening", {"scalar_labels": True}, {"labels": lambda n: 1}),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_errors_of_own_batches_do_so_too(name):
+    cls, options, columns = OWN[name]
+    good = hints.without("attention_mask")(hints.rows(4, 2, 3, **columns))
+    raised = 0
+    for column, _, places, batch in damaged(good):
+        kind, error = outcome(samples.make(quadrat, cls, **options), batch)
+        if kind == "raised":
+            raised += 1
+            assert_tells(str(error.args[0]), column, places)
+    assert raised > 10
 
 
 class Processor:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
 from quadrat.input.items import is_packed
-from quadrat.input.rows import MAIN, each_of, first_of
+from quadrat.input.rows import MAIN, each_of, first_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import (
     flattening_drops_empty_rows,
@@ -19,7 +19,8 @@ from quadrat.installed.behaviour import (
     flattening_takes_arrays,
 )
 from quadrat.ops.flatten import Names
-from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
+from quadrat.planning.diagnosis import Reads, Role
+from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flatten_features, flatten_plainly
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
@@ -238,8 +239,11 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         name = next((one for one in ("label", "labels") if one in first), None)
         if name is None:
             return batch
-        column = [{"label": feature[name]} for feature in each_of(features)]
-        labels = default_data_collator(column, framework).get("labels")
+        try:
+            column = [{"label": feature[name]} for feature in each_of(features)]
+            labels = default_data_collator(column, framework).get("labels")
+        except Exception as error:
+            raise_clearer(error, plain(features), Reads({name: Role.LABEL}))
         if labels is None or labels.ndim != 1:
             raise ValueError(
                 f"scalar_labels: column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"

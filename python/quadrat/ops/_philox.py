@@ -77,7 +77,7 @@ def keys_of(values: Any, rows: int) -> Numbers:
             try:
                 numbers.append(operator.index(value) % _KEYS)
             except TypeError:
-                raise TypeError(f"row {row} has the key {value!r}: row keys are integers") from None
+                raise TypeError(f"row {row} has the key {value!r}: row keys are integers, one for each row") from None
         values = np.array(numbers, np.uint64)
     if values.dtype.kind not in "iu":
         raise TypeError(f"row keys are integers, not {values.dtype}")

@@ -70,7 +70,7 @@ def _read(collator: Any, features: Sequence[Any]) -> Iterator[str]:
         if column.role is Role.TOKENS and getattr(collator, "_quadrat_joins", False):
             yield from _not_lists(column, object)
     for column in columns:
-        if column.role in (Role.NUMBER, Role.OTHER, Role.FRAMES):
+        if column.role in (Role.NUMBER, Role.OTHER, Role.FRAMES, Role.LABEL):
             yield from _uneven(column, "give all rows one shape")
         if column.role is Role.OTHER:
             yield from _not_lists(column, object)
@@ -89,6 +89,9 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
     columns = [Column(name, values, _role(collator, name, main, rows), choices) for name, values in rows.items()]
     tokens = next(column for column in columns if column.role is Role.TOKENS)
     targets = [column for column in columns if column.role is Role.TARGETS]
+    extra = {*(getattr(collator, "pad_values", None) or ()), "word_ids"}  # which the reference does not pad
+    if getattr(collator, "whole_word_mask", False) and not any(column.role is Role.WORDS for column in columns):
+        yield "no column 'offset_mapping' or 'word_ids' says where words are; tokenize with return_offsets_mapping=True"
     if pads:
         even = len(set(map(length_of, tokens.values))) == 1 and hasattr(collator, "padding")
         yield from options.lacks_token(collator.tokenizer, "pad_token", ", or use padding=False" if even else "")
@@ -103,7 +106,7 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
         yield from _targets(collator, column)
     yield from _not_one_per_token(columns, tokens)
     for column in columns:
-        if column.role in (Role.WORDS, Role.LABEL, Role.OTHER):
+        if column.role in (Role.WORDS, Role.LABEL, Role.OTHER) and column.name not in extra:
             yield from _uneven(column, _not_padded(collator, column, rows) or _to_stack(collator, column, rows))
     if not pads:
         yield from _uneven(tokens, "use padding=True")
@@ -243,14 +246,15 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
 def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
     yield from _no_tokens(MAIN, features, "which is flattened")
     shifted = hasattr(collator, "separator_id")
-    read = ("labels",) if shifted else ("label", "labels", "token_type_ids", "special_tokens_mask")
-    names = [MAIN, *(name for name in features[0] if name in read)]
+    labels = ("label", "labels")[shifted:] if not getattr(collator, "scalar_labels", False) else ()
+    marks = (*(() if shifted else _MARKS[1:]), *(getattr(collator, "pad_values", None) or ()))
+    names = [MAIN, *(name for name in features[0] if name in (*labels, *marks))]
     yield from missing(features, names)
     for name in names:
         values = [feature[name] for feature in features]
         if shifted and name == "labels":  # a row's first label is left out
             values = [[0, *value[1:]] if isinstance(value, list) and value else value for value in values]
-        column = Column(name, values, Role.TOKENS if name == MAIN else Role.FLAT)
+        column = Column(name, values, {MAIN: Role.TOKENS}.get(name, Role.MARKS if name in marks else Role.FLAT))
         yield from broken(column)
         yield from _not_lists(column, tuple)
         yield from doubtful(column)

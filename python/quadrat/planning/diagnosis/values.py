@@ -146,14 +146,16 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
         if role is not Role.FRAMES or size != 2:
             yield True, f"{where} {_nested(value, role)}"
     elif is_list and not _is_good(value, role):
-        for position, element in enumerate(value):
+        gaps = column.name == "word_ids"  # special tokens are of no word
+        for position, element in ((p, one) for p, one in enumerate(value) if not gaps or one is not None):
             yield from _problems(column, f"{where}, position {position}", element, inside=True)
     elif role is Role.TOKENS and "float" in str(getattr(value, "dtype", "")):
         to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
         kind = str(value.dtype).removeprefix("torch.")
         yield False, f"{where} holds {kind} numbers, and token ids are ints; give {to_ints}"
-    elif role is Role.TOKENS and isinstance(value, float):
-        yield False, f"{where} is the float {value}, and token ids are ints; give [int(token) for token in row]"
+    elif role in (Role.TOKENS, Role.FLAT) and isinstance(value, float):
+        are, one = ("token ids", "token") if role is Role.TOKENS else ("labels", "label")
+        yield False, f"{where} is the float {value}, and {are} are ints; give [int({one}) for {one} in row]"
     elif isinstance(value, int) and not _fits_int64(value):
         yield True, f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
     elif size is None and not is_list:
