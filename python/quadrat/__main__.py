@@ -76,7 +76,7 @@ def _run(options: Namespace) -> int:
     given = options.script
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "quiet", "report")
+    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "quiet", "report")
     return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
 
 
@@ -132,6 +132,11 @@ def _parser() -> ArgumentParser:
         type=_SIZE,
         metavar="K",
         help="with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K times",
+    )
+    option(
+        "--trim",
+        action="store_true",
+        help="cut columns that are padding in every row from a Trainer's training batches: for rows stored padded",
     )
     option("--evaluation", action="store_true", help="also evaluate rows of similar length together; results in order")
     option("--quiet", action="store_true", help="write no report")

@@ -30,6 +30,7 @@ class Options:
     group_by_length: bool = False
     evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
     shapes: int | None = None  # that a Trainer's training batches are filled to; None: any
+    trim: bool = False  # whether a Trainer's training batches lose the padding that all their rows have
     quiet: bool = False
     report: str | None = None  # a file
     folder: str = ""  # where processes leave what they counted

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from quadrat.cli.waste import padded, token_budget
+from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
 
 # Rows of the batches that a budget is compared with.
 _FEWEST = 64
@@ -17,14 +17,16 @@ _FEWEST = 64
 
 def merged(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The numbers of all processes added up, and what a token budget would compute."""
-    total: dict[str, Any] = {"processes": 0, "causes": Counter(), "lengths": Counter()}
+    total: dict[str, Any] = {"processes": 0, "causes": Counter(), "lengths": Counter(), "widths": Counter()}
     for one in processes:
         total["processes"] += 1
         total["causes"].update(one.pop("causes"))
-        total["lengths"].update({int(length): rows for length, rows in one.pop("lengths").items()})
+        for name in ("lengths", "widths"):
+            total[name].update({int(tokens): number for tokens, number in one.pop(name).items()})
         for name, value in one.items():
             total[name] = total.get(name, 0) + value
     lengths = total.pop("lengths")
+    total["padded_to"] = max(total.pop("widths"), default=0)
     total["causes"] = dict(total["causes"])
     total["rows"] = sum(lengths.values())
     total["padding"] = 1 - total["tokens"] / total["computed"] if total["computed"] else 0.0
@@ -45,21 +47,31 @@ def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int]
     return {"max_tokens": budget, "computed": padded(rows, token_budget(rows, budget)).computed}
 
 
-def show(total: dict[str, Any], out: TextIO, *, advise: bool) -> None:
-    """Writes the report as text; with `advise`, says what a token budget would save."""
+def show(total: dict[str, Any], out: TextIO, *, advise: bool, trims: bool) -> None:
+    """Writes the report as text; with `advise`, says what a token budget would save; trims: whether batches were."""
     compiled, fallen = total.get("compiled", 0), total.get("fell_back", 0)
     lines = ["no batch was made by a collator that quadrat replaces"]
     if compiled + fallen:
         made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled, and {fallen:,} fell back"
         lines = [f"{made}; {total['seconds']:.3g} s in collators"]
     lines += [f"  {batches:,} times {cause}" for cause, batches in total["causes"].items()]
+    stored = total["cut"] > LITTLE_PADDING * total["computed"]
     if total["computed"]:
         text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
         other = total["with_max_tokens"]
         if advise and other is not None and other["computed"] < 0.95 * total["computed"]:
             less = 1 - other["computed"] / total["computed"]
-            text += f"; --max-tokens {other['max_tokens']} would compute {less:.0%} fewer tokens"
+            option = "--trim " * (stored and not trims) + f"--max-tokens {other['max_tokens']}"
+            text += f"; {option} would compute {less:.0%} fewer tokens"
         lines.append(text)
+        if stored and not trims:
+            lines.append(
+                f"{total['cut'] / total['computed']:.1%} were padding in every row of their batch: rows are stored "
+                f"padded to {total['padded_to']:,} (map without padding), or the collator pads them to it; --trim cuts "
+                "this from a Trainer's training batches"
+            )
+    if trims:
+        lines.append(f"--trim cut {total['trimmed']:,} tokens of padding")
     if total.get("batches_of_workers"):
         lines.append(
             f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes: with rows in "

@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import quadrat
+from quadrat.batching.trim import span_of
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import merged, show
 from quadrat.deferred.batch import DeferredBatch
@@ -37,22 +38,36 @@ class _Seen:
         self.lock = threading.Lock()
         self.own = threading.local()  # `computed`: the tokens of the last batch of a thread
         self.seconds, self.computed, self.tokens = 0.0, 0, 0
+        self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
         self.lengths: Counter[int] = Counter()
+        self.widths: Counter[int] = Counter()  # of batches that trim would cut
         self.written = 0.0  # when numbers were left last
         self.is_done = False
 
-    def add(self, seconds: float, batch: Any) -> None:
+    def add(self, seconds: float, batch: Any, multiple_of: Any) -> None:
         """Adds a batch and the time that it took."""
-        computed, lengths = _sizes(batch)
-        self.own.computed = computed
+        sizes = _sizes(batch, multiple_of)
+        self.own.computed = sizes.computed
         with self.lock:
             self.seconds += seconds
-            self.computed += computed
-            self.tokens += sum(lengths)
-            self.lengths.update(lengths)
+            self.computed += sizes.computed
+            self.tokens += sizes.tokens
+            self.cut += sizes.cut
+            self.widths.update([sizes.width] * (sizes.cut > 0))
+            self.lengths.update(sizes.lengths)
         if os.getpid() != OPTIONS.process and time.monotonic() > self.written + _EVERY:
             with contextlib.suppress(OSError):
                 _leave()  # a worker may end without notice
+
+    def recount(self, batch: Any) -> None:
+        """Takes back the tokens of this thread's last batch, which was trimmed or filled since, for those it has."""
+        shape = batch["attention_mask" if "attention_mask" in batch else "input_ids"].shape
+        less = self.own.computed - math.prod(shape)
+        with self.lock:
+            self.computed -= less
+            self.cut -= max(less, 0)
+            self.trimmed += max(less, 0)
+        self.own.computed -= less
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -61,7 +76,8 @@ class _Seen:
         is_worker = multiprocessing.parent_process() is not None
         return {
             **made._asdict(),
-            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "lengths")},
+            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed")},
+            **{name: getattr(self, name) for name in ("lengths", "widths")},
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
         }
@@ -70,18 +86,33 @@ class _Seen:
 _seen = _Seen()
 
 
-def _sizes(batch: Any) -> tuple[int, list[int]]:
-    """How many tokens a model computes for a batch, and the lengths of its rows; nothing of a batch without tokens."""
+class _Sizes(NamedTuple):
+    """The tokens of a batch; 0 of one without tokens."""
+
+    computed: int = 0  # by a model
+    tokens: int = 0  # that are not padding
+    lengths: Sequence[int] = ()  # of the rows
+    cut: int = 0  # by trim
+    width: int = 0
+
+
+def _sizes(batch: Any, multiple_of: Any) -> _Sizes:
     if not isinstance(batch, Mapping) or isinstance(batch, DeferredBatch):  # which would be made here
-        return 0, []
+        return _Sizes()
     mask: Any = batch.get("attention_mask")
     ids: Any = batch.get("input_ids")
     bounds = batch.get("cu_seq_lens_q")
-    if getattr(mask, "ndim", 0) == 2:
-        return math.prod(mask.shape), (mask != 0).sum(1).tolist()  # packed rows count their sequences in it
+    shape: Any = getattr(mask, "shape", ())
+    if len(shape) == 2 or (len(shape) == 3 and shape == getattr(ids, "shape", ())):
+        used = np.asarray(mask) != 0  # packed rows count their sequences in it
+        kept, sizes = span_of(used, multiple_of), used.sum(-1)
+        lengths = sizes if len(shape) == 2 else sizes.max(1) * shape[1]
+        cut = math.prod(shape[:-1]) * (shape[-1] - kept.stop + kept.start)
+        return _Sizes(math.prod(shape), int(sizes.sum()), lengths.tolist(), cut, shape[-1])
     if bounds is None or getattr(ids, "ndim", 0) != 2:
-        return 0, []
-    return ids.shape[1], np.diff(bounds.tolist()).tolist()
+        return _Sizes()
+    lengths = np.diff(bounds.tolist())
+    return _Sizes(ids.shape[1], int(lengths.sum()), lengths.tolist())
 
 
 def loaded(name: str) -> None:
@@ -105,6 +136,7 @@ def say(text: str) -> None:
 
 def _patch_transformers() -> None:
     from quadrat.batching.shapes import FixedShapes
+    from quadrat.batching.trim import Trimmed
     from quadrat.collators._base import Collator
 
     quadrat.patch_transformers(datasets=False)
@@ -115,22 +147,23 @@ def _patch_transformers() -> None:
         start = time.perf_counter()
         batch = original(self, features, framework)
         if counting():
-            _seen.add(time.perf_counter() - start, batch)
+            _seen.add(time.perf_counter() - start, batch, getattr(self, "pad_to_multiple_of", None))
         return batch
 
-    fill = FixedShapes.__call__
+    def recounted(call: Any) -> Any:
+        @functools.wraps(call)
+        def counted(self: Any, features: Any) -> Any:
+            _seen.own.computed = 0
+            batch = call(self, features)
+            if _seen.own.computed:  # the batch was counted before
+                _seen.recount(batch)
+            return batch
 
-    @functools.wraps(fill)
-    def filled(self: Any, features: Any) -> Any:
-        _seen.own.computed = 0
-        batch = fill(self, features)
-        if _seen.own.computed:  # the batch was counted before it was filled
-            with _seen.lock:
-                _seen.computed += math.prod(batch["input_ids"].shape[:2]) - _seen.own.computed
-        return batch
+        return counted
 
     Collator._collate = timed  # type: ignore[method-assign]
-    FixedShapes.__call__ = filled  # type: ignore[method-assign]
+    FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
+    Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
     if os.getpid() != OPTIONS.process:
         atexit.register(finish)
     multiprocessing.util.register_after_fork(_seen, _after_fork)
@@ -172,6 +205,7 @@ def _sort_evaluation(trainer: Any) -> None:
 def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
     from quadrat.integration.batch_by_tokens import joins_rows
+    from quadrat.integration.rows import trim_batches
     from quadrat.varlen.packing_check import warn_if_rows_mix
 
     collator = trainer.data_collator
@@ -180,12 +214,18 @@ def _prepare(trainer: Any) -> None:
         warn_if_rows_mix(trainer.model, collator)
     if OPTIONS.max_tokens is not None:
         try:
-            said = str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", shapes=OPTIONS.shapes))
+            options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
+            said = str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **options))
         except (TypeError, ValueError) as error:
             said = f"batches are as before: {error}"
         _say_of(trainer, said)
     elif OPTIONS.group_by_length:
         _group(trainer)
+    if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.BatchedDataset):
+        try:
+            trim_batches(trainer)
+        except (TypeError, ValueError) as error:
+            _say_of(trainer, f"batches are not trimmed: {error}")
 
 
 def _group(trainer: Any) -> None:
@@ -248,4 +288,4 @@ def finish() -> None:
     if OPTIONS.report is not None:
         Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")
     if not OPTIONS.quiet and sys.stderr is not None:
-        show(total, sys.stderr, advise=OPTIONS.max_tokens is None)
+        show(total, sys.stderr, advise=OPTIONS.max_tokens is None, trims=OPTIONS.trim)

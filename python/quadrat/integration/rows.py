@@ -65,8 +65,9 @@ def trimming(trainer: Any, collator: Any) -> Any:
 
 
 def trim_batches(trainer: Any) -> None:
-    """Have a Trainer trim the batches that it trains on."""
+    """Have a Trainer trim the batches that it trains on. Raises TypeError for a collator with `deferred=True`."""
     loader_of = trainer.get_train_dataloader
+    trimming(trainer, trainer.data_collator)
 
     def get_train_dataloader() -> Any:
         collator = trainer.data_collator
