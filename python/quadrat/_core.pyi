@@ -18,6 +18,7 @@ class _Numbers:
 
 FORMS: _Numbers
 LENGTHS: _Numbers
+TRAITS: _Numbers
 ACTIONS: _Numbers
 FACTS: _Numbers
 WAYS: _Numbers
@@ -109,36 +110,17 @@ class Guard:
     def holds(self, collator: object) -> bool: ...
 
 class Recipe:
-    def __init__(
-        self,
-        facts: tuple[tuple[int, Any, Any, Any], ...],
-        interop: Interop,
-        torch: bool,
-        layout: tuple[Any, ...],
-        wrapper: type | None = None,
-        attributes: dict[str, Any] = {},
-        main: str | None = None,
-        names: tuple[str, ...] | None = None,
-        absent: tuple[str, ...] = (),
-        deferred: Callable[..., Any] | None = None,
-        falls_back: bool = False,
-        always: bool = False,
-        notice: Callable[[Any], Any] | None = None,
-        bare: bool = False,
-        plain: str | None = None,
-    ) -> None: ...
-    def holds(self, subject: object) -> bool: ...
-    def extended(
-        self,
-        names: tuple[str, ...],
-        signature: bytes,
-        steps: tuple[tuple[str, int, int, int], ...] | None,
-        values: dict[str, Any],
-        failed: bool = False,
-    ) -> Recipe: ...
+    def __init__(self, spec: Any, facts: tuple[tuple[int, Any, Any, Any], ...], interop: Interop) -> None: ...
+    def make(self, collator: object, features: object, counts: bool = True) -> Any: ...
+    def make_of(
+        self, collator: object, features: object, names: tuple[str, ...], columns: Columns, counts: bool = True
+    ) -> Any: ...
+
+class Recipes:
+    def __init__(self, recipes: tuple[Recipe, ...]) -> None: ...
     def runner(self) -> Callable[[Any, Any], Any]: ...
 
-def known_batches(reset: bool) -> int: ...
+def made_batches(reset: bool) -> tuple[int, int]: ...
 def collect(
     features: Any, names: tuple[str, ...] | None, interop: Interop
 ) -> tuple[tuple[str, ...], Columns] | None: ...

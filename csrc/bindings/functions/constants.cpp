@@ -110,6 +110,8 @@ void register_constants(py::module_& m) {
     QUADRAT_ADD("FORMS", form_list, form_tuple, form_array, form_tensor, form_number, form_other, form_scalar,
                 form_tensor_number, form_deep);
     QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep);
+    QUADRAT_ADD("TRAITS", trait_starts, trait_empty, trait_backward, trait_over, trait_none, trait_text, trait_nested,
+                trait_nothing);
     QUADRAT_ADD("ACTIONS", Action::pad, Action::pad_own, Action::stack, Action::numbers, Action::mask, Action::hold,
                 Action::labels, Action::join, Action::shift, Action::positions, Action::sequences, Action::bounds,
                 Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,

@@ -64,12 +64,25 @@ enum Form : std::uint32_t {
     form_deep = 256,           // besides the form of a row: of more than one dimension, its elements side by side
 };
 
-// What a signature says of the rows of a column; bits.
+// What a signature says of the lengths of the rows of a column; bits.
 enum Lengths : std::uint32_t {
     lengths_equal = 1,    // all rows are equally long
     lengths_aligned = 2,  // as long as those of the column that the batch is padded by
     lengths_full = 4,     // as long as the batch is wide
     lengths_deep = 8,     // of tokens with dimensions of their own: form_deep
+};
+
+// More that a signature says of a column; bits.
+enum Traits : std::uint32_t {
+    trait_starts = 1,    // its first row is not empty
+    trait_empty = 2,     // some row is empty
+    trait_backward = 4,  // some array does not step forward by whole elements
+    trait_over = 8,      // of the column that the batch is padded by: a row is longer than the batch is wide
+    // Of rows of form_other:
+    trait_none = 16,     // the first row is None
+    trait_text = 32,     // the first row is a str
+    trait_nested = 64,   // the first row is a list of lists
+    trait_nothing = 128  // all are None
 };
 
 struct Column {
@@ -88,6 +101,7 @@ struct Column {
     std::int64_t total = 0;
     bool objects = false;  // whether any owner is to be read
     bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
+    std::uint32_t others = trait_nothing;       // Traits of the rows of form_other
     std::vector<std::unique_ptr<char[]>> kept;  // numbers of rows whose owner is not asked again
 
     explicit Column(std::int64_t rows_expected);
@@ -104,6 +118,8 @@ struct Column {
     // The facts about the next row, of `length` tokens; see_deep: of one with dimensions, or in a column of those.
     void see(const Row& row, std::uint32_t form, std::int64_t length);
     void see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions);
+    // The facts about a row of form_other, before it is seen.
+    void see_other(PyObject* value);
     Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
@@ -154,9 +170,9 @@ public:
     // Throws ValueError for others, and where a row has no such tokens.
     void cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths);
 
-    // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
-    // the lengths of the rows, see Lengths.
-    std::string signature(std::size_t main, std::int64_t width) const;
+    // What a decision about this batch can depend on, six bytes a column: forms, first form, kinds (two bytes), Lengths
+    // and Traits. bounded: whether the width of the batch does not follow from its rows.
+    std::string signature(std::size_t main, std::int64_t width, bool bounded) const;
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
     std::int64_t first_difference(std::size_t a, std::size_t b) const;

@@ -115,6 +115,9 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
         Row row;
         const std::uint32_t form = view(column->owners[i].ptr(), interop, &row, &dimensions);
         column->movable |= (form & (form_array | tensor_forms)) != 0;
+        if (form == form_other) {
+            column->see_other(column->owners[i].ptr());
+        }
         if ((form & form_deep) != 0 || !column->trailing.empty()) {
             column->see_deep(row, form, (form & form_deep) != 0 ? dimensions : Trailing());
         } else {
@@ -128,6 +131,18 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
 }
 
 }  // namespace
+
+void Column::see_other(PyObject* value) {
+    const auto is_row = [](PyObject* one) { return PyList_CheckExact(one) || PyTuple_CheckExact(one); };
+    if (rows.empty()) {
+        const py::object first = is_row(value) ? item_of(value, 0) : py::object();
+        others |= value == Py_None               ? trait_none
+                  : PyUnicode_Check(value)       ? trait_text
+                  : first && is_row(first.ptr()) ? trait_nested
+                                                 : 0U;
+    }
+    others &= value == Py_None ? ~0U : ~static_cast<std::uint32_t>(trait_nothing);
+}
 
 void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions) {
     if (const std::int64_t elements = elements_of(dimensions); rows.empty() && elements >= 0) {

@@ -5,6 +5,7 @@
 
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
+#include "../errors.hpp"
 #include "../input/table.hpp"
 #include "../input/view.hpp"
 #include "../input/walk.hpp"
@@ -14,9 +15,7 @@
 namespace quadrat {
 namespace {
 
-constexpr std::size_t most_decisions = 32;  // searched one by one; a data set needs a handful
-
-// Of names that are no plain strings, a comparison is the user's code: they are the same where they are one object.
+// Comparing names that are not plain strings runs code of the user's: they are the same where they are one object.
 bool same_names(const py::tuple& a, const py::tuple& b) {
     if (a.is(b)) {
         return true;
@@ -34,32 +33,21 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
     return true;
 }
 
-// Whether the first feature has no such column; false for features that no recipe reads.
-bool first_lacks(const py::object& features, const py::handle& name, const Interop& interop) {
-    if (const TableRows* const rows = table_rows(features)) {
-        return !rows->has(name);
-    }
-    if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
-        return false;
-    }
-    const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
-    return first && !Walk::lookup(first, name.ptr());
+bool is_sequence(const py::object& features) {
+    return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
 }
 
-// Batches that recipes of this process made.
-std::atomic<std::int64_t> known_batches{0};
+// Batches that recipes of this process made: of known kinds, and of kinds that were decided for them.
+std::atomic<std::int64_t> known_batches{0}, planned_batches{0};
 
-// What a runner returns in place of a batch that the reference is to make.
-py::object to_the_reference() { return py::reinterpret_borrow<py::object>(Py_NotImplemented); }
-
-PyObject* run_recipe(PyObject* recipe, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* run_recipes(PyObject* recipes, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 2) {
         PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
         return nullptr;
     }
     try {
-        return value_of<const Recipe>(recipe)
-            ->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1]))
+        return value_of<const Recipes>(recipes)
+            ->run(py::reinterpret_borrow<py::object>(arguments[0]), py::reinterpret_borrow<py::object>(arguments[1]))
             .release()
             .ptr();
     } catch (py::error_already_set& error) {
@@ -72,11 +60,11 @@ PyObject* run_recipe(PyObject* recipe, PyObject* const* arguments, Py_ssize_t co
 
 // A function run(collator, features). A plain C function, which is called without a look at argument types and
 // overloads.
-py::object runner(const py::object& recipe) {
-    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_recipe)),
-                                 METH_FASTCALL, "run(collator, features): the batch, None or NotImplemented."};
-    static_cast<void>(recipe.cast<const Recipe&>());  // the function itself does not ask what it was given
-    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, recipe.ptr()));
+py::object runner(const py::object& recipes) {
+    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_recipes)),
+                                 METH_FASTCALL, "run(collator, features): the batch, why it falls back, or None."};
+    static_cast<void>(recipes.cast<const Recipes&>());  // the function itself does not ask what it was given
+    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, recipes.ptr()));
     if (!function) {
         throw py::error_already_set();
     }
@@ -85,112 +73,164 @@ py::object runner(const py::object& recipe) {
 
 }  // namespace
 
-Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, BatchLayout layout, Result result)
+Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
     : guard_(facts),
+      spec_(std::move(spec)),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
-      source_(std::move(source)),
-      width_(std::exchange(layout.width, 1)),  // of a batch that is not padded, 1 tells if a row is empty
-      layout_(std::move(layout)),
-      result_(std::move(result)) {}
+      names_(spec_.attr("names")),
+      optional_(spec_.attr("optional")),
+      absent_(spec_.attr("absent")),
+      main_(spec_.attr("main")),
+      bare_(spec_.attr("bare").cast<bool>()),
+      plain_(spec_.attr("plain")),
+      layout_(layout_of(spec_.attr("layout"))),
+      framework_(spec_.attr("framework").cast<std::string>() == "pt" ? Framework::torch : Framework::numpy),
+      wrapper_(spec_.attr("wrapper")),
+      attributes_(spec_.attr("attributes")),
+      deferred_(spec_.attr("deferred")),
+      check_(spec_.attr("check")),
+      finish_(spec_.attr("finish")),
+      refusal_(spec_.attr("refusal")) {}
 
-Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
-                        bool failed) const {
-    names = source_.names.is_none() ? names : py::tuple(source_.names);  // the same object is compared at once
-    std::size_t main = 0;
-    while (!source_.main.is_none() && main < names.size() && !py::object(names[main]).equal(source_.main)) {
-        ++main;
+Recipe::~Recipe() {
+    for (const auto& place : decisions_) {
+        const std::unique_ptr<const Decision> decision(place.load(std::memory_order_acquire));
     }
-    if (main >= names.size()) {
-        throw py::key_error("the column to pad by is not among the names");
-    }
-    Recipe result = *this;
-    if (result.decisions_.size() >= most_decisions) {
-        result.decisions_.clear();
-    }
-    const bool falls_back = steps.is_none();
-    const bool plain = plain_names(names);
-    Retries retries;
-    if (failed) {
-        retries.failed();
-    }
-    result.decisions_.push_back({std::move(names), main, std::string(signature),
-                                 parse_plan(falls_back ? py::tuple() : py::tuple(steps), std::move(values)), falls_back,
-                                 retries, plain});
-    return result;
 }
 
-const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& columns, std::int64_t* width) const {
-    std::string signature;
-    const Decision* measured = nullptr;
-    for (const Decision& decision : decisions_) {
-        if (!same_names(names, decision.names)) {
-            continue;
+// Whether features have the form that the recipe is for, as far as the first one tells.
+bool Recipe::admits(const py::object& features) const {
+    if (!refusal_.is_none() || (!bare_ && names_.is_none() && absent_.empty())) {
+        return true;
+    }
+    if (bare_) {
+        return is_sequence(features) && !PlainDicts(*interop_).dict_of(item_of(features.ptr(), 0));
+    }
+    const TableRows* const rows = table_rows(features);
+    py::object first;
+    if (rows == nullptr) {
+        first = is_sequence(features) ? PlainDicts(*interop_).dict_of(item_of(features.ptr(), 0)) : py::object();
+        if (!first) {
+            return false;
         }
-        if (measured == nullptr || measured->main != decision.main) {
-            measured = &decision;
-            if (!source_.main.is_none()) {
-                const std::int64_t longest = columns.at(decision.main).max_length;
-                *width = width_ < 0 ? round_up(longest, layout_.multiple_of) : width_;
-                if (*width < longest) {
-                    return nullptr;
-                }
+    }
+    const auto has = [&](const py::handle& name) {
+        return rows != nullptr ? rows->has(name) : static_cast<bool>(Walk::lookup(first, name.ptr()));
+    };
+    const auto all = [&](const py::handle& names, bool wanted) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.ptr()); ++i) {
+            if (has(PyTuple_GET_ITEM(names.ptr(), i)) != wanted) {
+                return false;
             }
-            signature = columns.signature(decision.main, *width);
         }
-        if (signature == decision.signature) {
-            return &decision;
+        return true;
+    };
+    return all(absent_, false) && (names_.is_none() || all(names_, true));
+}
+
+bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {
+    if (bare_) {
+        *names = names_;
+        return columns->hold_values(features);
+    }
+    if (!plain_.is_none()) {
+        layout->choices = collect_choices(features, plain_, main_, *interop_, names, columns);
+        return layout->choices != 0;
+    }
+    if (!collect_columns(features, names_, *interop_, names, columns)) {
+        return false;
+    }
+    if (optional_.is_none()) {
+        return true;
+    }
+    const std::int64_t found = columns->add_optional(features, optional_, *interop_);
+    if (found > 0) {
+        *names = py::tuple(*names + py::make_tuple(optional_));
+    }
+    return found >= 0;
+}
+
+Recipe::Measured Recipe::measure(const py::tuple& names, const Columns& columns) const {
+    if (columns.columns.empty()) {
+        return {layout_.width, ""};
+    }
+    if (main_.is_none()) {  // 1 tells if a row is empty
+        return {1, columns.signature(0, 1, false)};
+    }
+    std::size_t main = 0;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        PyObject* const name = PyTuple_GET_ITEM(names.ptr(), static_cast<Py_ssize_t>(i));
+        if (name == main_.ptr() || (PyUnicode_CheckExact(name) && PyUnicode_Compare(name, main_.ptr()) == 0)) {
+            main = i;
+            break;
+        }
+    }
+    const std::int64_t longest = columns.at(main).max_length;
+    const std::int64_t width = layout_.width < 0 ? round_up(longest, layout_.multiple_of) : layout_.width;
+    return {width, columns.signature(main, width, layout_.width >= 0)};
+}
+
+const Recipe::Decision* Recipe::find(const py::tuple& names, const std::string& signature) const {
+    for (const auto& place : decisions_) {
+        const Decision* const decision = place.load(std::memory_order_acquire);
+        if (decision == nullptr) {
+            return nullptr;
+        }
+        if (signature == decision->signature && same_names(names, decision->names)) {
+            return decision;
         }
     }
     return nullptr;
 }
 
+std::unique_ptr<Recipe::Decision> Recipe::decide(const py::object& collator, const py::tuple& names,
+                                                 std::string signature) const {
+    const py::tuple made = spec_.attr("decide")(collator, names, py::bytes(signature));
+    return std::make_unique<Decision>(
+        Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2], made[3], plain_names(names)});
+}
+
+// Publishes a decision where there is room; then the recipe owns it.
+void Recipe::keep(std::unique_ptr<Decision>* decision) const {
+    for (auto& place : decisions_) {
+        const Decision* nothing = nullptr;
+        if (place.compare_exchange_strong(nothing, decision->get(), std::memory_order_acq_rel)) {
+            static_cast<void>(decision->release());
+            return;
+        }
+    }
+}
+
 py::object Recipe::wrapped(py::object data) const {
-    if (result_.wrapper.is_none()) {
+    if (wrapper_.is_none()) {
         return data;
     }
-    auto* const type = reinterpret_cast<PyTypeObject*>(result_.wrapper.ptr());
+    auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
     auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
     if (!batch) {
         throw py::error_already_set();
     }
     auto state = py::reinterpret_steal<py::dict>(PyObject_GenericGetDict(batch.ptr(), nullptr));
-    if (!state || PyDict_Update(state.ptr(), result_.attributes.ptr()) != 0) {
+    if (!state || PyDict_Update(state.ptr(), attributes_.ptr()) != 0) {
         throw py::error_already_set();
     }
     state["data"] = std::move(data);
     return batch;
 }
 
-bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {
-    if (source_.bare) {
-        *names = source_.names;
-        return columns->hold_values(features);
-    }
-    if (source_.plain.is_none()) {
-        return collect_columns(features, source_.names, *interop_, names, columns);
-    }
-    layout->choices = collect_choices(features, source_.plain, source_.main, *interop_, names, columns);
-    return layout->choices != 0;
+py::object Recipe::run(const py::object& collator, const py::object& features) const {
+    return admits(features) && guard_.holds_for(collator) ? make(collator, features, true) : py::none();
 }
 
-py::object Recipe::run(const py::handle& subject, const py::object& features) const {
-    if (!holds(subject)) {
-        return py::none();
+py::object Recipe::make(const py::object& collator, const py::object& features, bool counts) const {
+    if (!refusal_.is_none()) {
+        return is_sequence(features) ? refusal_ : py::none();
     }
-    const bool rows = PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
-    if (result_.always) {
-        return rows ? to_the_reference() : py::none();
-    }
-    if (const int fallen = fallen_ + 1; rows && fallen > few) {
-        fallen_ = fallen;
-        if (fallen < 2 * few) {
-            return to_the_reference();
-        }
-    }
-    for (const py::handle name : source_.absent) {
-        if (!first_lacks(features, name, *interop_)) {
-            return py::none();
+    if (!check_.is_none()) {
+        py::object why = check_(features);
+        if (!why.is_none()) {
+            return why;
         }
     }
     py::tuple names;
@@ -200,64 +240,98 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
         return py::none();
     }
     columns.look(*interop_);
-    const Decision* const decision = find(names, columns, &layout.width);
-    if (decision == nullptr) {
-        return py::none();
+    return make_of(collator, features, names, columns, std::move(layout), counts);
+}
+
+py::object Recipe::make_of(const py::object& collator, const py::object& features, const py::tuple& names,
+                           const Columns& columns, BatchLayout layout, bool counts) const {
+    Measured measured = measure(names, columns);
+    layout.width = measured.width;
+    const Decision* decision = find(names, measured.signature);
+    std::unique_ptr<Decision> fresh;
+    const bool known = decision != nullptr;
+    if (!known) {
+        columns.invalidate();  // plans are Python code
+        fresh = decide(collator, names, std::move(measured.signature));
+        decision = fresh.get();
+        keep(&fresh);
     }
-    if (decision->falls_back || decision->retries.skips()) {
-        fallen_ = decision->falls_back ? std::min(fallen_ + 1, few) : 0;  // what failed has its own turns
-        return to_the_reference();
+    if (!decision->refusal.is_none()) {
+        return decision->refusal;
     }
-    if (!decision->plain_names) {
+    py::object held;
+    if (!decision->hold.is_none()) {
+        columns.invalidate();
+        held = decision->hold(features);
+        if (PyTuple_CheckExact(held.ptr())) {
+            return held;
+        }
+    } else if (!decision->plain_names) {
         columns.invalidate();
     }
     py::object batch;
     std::size_t failed = 0;
-    const bool defers = !result_.deferred.is_none();
-    const Status status = defers
-                              ? defer(columns, decision->plan, layout, *interop_,
-                                      {result_.deferred, !result_.wrapper.is_none()}, &batch, &failed)
-                              : execute(columns, decision->plan, layout, *interop_, result_.framework, &batch, &failed);
-    if (status) {
-        decision->retries.succeeded();
-        fallen_ = 0;
-        known_batches.fetch_add(1, std::memory_order_relaxed);
-        if (!result_.notice.is_none()) {
-            result_.notice(subject);
+    const bool defers = !deferred_.is_none() && !held;
+    const Status status =
+        defers ? defer(columns, decision->plan, layout, *interop_, {deferred_, !wrapper_.is_none()}, &batch, &failed)
+               : execute(columns, decision->plan, layout, *interop_, framework_, &batch, &failed);
+    if (!status) {
+        const py::object step = decision->plan.given[failed];
+        py::object why = spec_.attr("failed")(
+            collator, names, step, py::make_tuple(static_cast<int>(status.code), status.row, status.position));
+        return why.is_none() ? py::bool_(false) : why;
+    }
+    if (held && PyDict_Update(batch.ptr(), held.ptr()) != 0) {
+        throw py::error_already_set();
+    }
+    if (counts) {
+        (known ? known_batches : planned_batches).fetch_add(1, std::memory_order_relaxed);
+    }
+    batch = defers ? std::move(batch) : wrapped(std::move(batch));
+    return finish_.is_none() ? batch : finish_(collator, batch, features);
+}
+
+Recipes::Recipes(const py::tuple& recipes) {
+    for (const py::handle recipe : recipes) {
+        recipes_.emplace_back(py::reinterpret_borrow<py::object>(recipe), &recipe.cast<const Recipe&>());
+    }
+}
+
+py::object Recipes::run(const py::object& collator, const py::object& features) const {
+    const std::size_t first = last_.load(std::memory_order_relaxed), count = recipes_.size();
+    bool failed = false;  // a recipe, which is to be asked first again
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = first + i < count ? first + i : first + i - count;
+        py::object batch = recipes_[at].second->run(collator, features);
+        if (batch.ptr() == Py_False) {
+            failed = true;
+        } else if (!batch.is_none()) {
+            last_.store(failed ? first : at, std::memory_order_relaxed);
+            return batch;
         }
-        return defers ? batch : wrapped(std::move(batch));
     }
-    if (!result_.falls_back) {
-        return py::none();
-    }
-    decision->retries.failed();
-    return to_the_reference();
+    return py::none();
 }
 
 void register_recipe(py::module_& m) {
     bind_class<Recipe>(m, "Recipe")
-        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, const py::tuple& layout,
-                         py::object wrapper, py::dict attributes, py::object main, py::object names, py::tuple absent,
-                         py::object deferred, bool falls_back, bool always, py::object notice, bool bare,
-                         py::object plain) {
-                 return Recipe(facts, std::move(interop),
-                               {std::move(names), bare, std::move(absent), std::move(main), std::move(plain)},
-                               layout_of(layout),
-                               {torch, std::move(wrapper), std::move(attributes), std::move(deferred),
-                                std::move(notice), falls_back, always});
-             }),
-             "facts"_a, "interop"_a, "torch"_a, "layout"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
-             "main"_a = py::none(), "names"_a = py::none(), "absent"_a = py::tuple(), "deferred"_a = py::none(),
-             "falls_back"_a = false, "always"_a = false, "notice"_a = py::none(), "bare"_a = false,
-             "plain"_a = py::none())
-        .def("holds", &Recipe::holds, "subject"_a)
-        .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
-        .def("runner", &runner);
+        .def(py::init<py::object, const py::tuple&, py::object>(), "spec"_a, "facts"_a, "interop"_a)
+        .def("make", &Recipe::make, "collator"_a, "features"_a, "counts"_a = true)
+        .def(
+            "make_of",
+            [](const Recipe& self, const py::object& collator, const py::object& features, const py::tuple& names,
+               const Columns& columns,
+               bool counts) { return self.make_of(collator, features, names, columns, self.layout(), counts); },
+            "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true);
+    bind_class<Recipes>(m, "Recipes").def(py::init<const py::tuple&>(), "recipes"_a).def("runner", &runner);
     m.def(
-        "known_batches",
+        "made_batches",
         [](bool reset) {
-            return reset ? known_batches.exchange(0, std::memory_order_relaxed)
-                         : known_batches.load(std::memory_order_relaxed);
+            const auto count = [reset](std::atomic<std::int64_t>& batches) {
+                return reset ? batches.exchange(0, std::memory_order_relaxed) : batches.load(std::memory_order_relaxed);
+            };
+            const std::int64_t known = count(known_batches);
+            return py::make_tuple(known, count(planned_batches));
         },
         "reset"_a);
 }

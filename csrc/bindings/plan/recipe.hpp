@@ -1,13 +1,15 @@
-// A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call. A batch
+// Recipes: all that is needed to make batches of one form, and the decisions already taken about kinds of them. A batch
 // arrives after a training step, with cold caches: what counts is the number of objects and functions touched.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../input/columns.hpp"
@@ -17,117 +19,102 @@
 
 namespace quadrat {
 
-// A number that threads may write at the same time; of two, one counts.
-class Count {
-public:
-    Count() = default;
-    Count(const Count& other) : value_(other) {}
-    Count& operator=(const Count&) = delete;
-    void operator=(int value) { value_.store(value, std::memory_order_relaxed); }
-    operator int() const { return value_.load(std::memory_order_relaxed); }
-
-private:
-    std::atomic<int> value_{0};
-};
-
-// How often a decision that failed is tried again. Batches of one kind may fail by what their rows hold: a float among
-// ints. After a failure the next batch of this kind goes to the reference at once, after the second failure the next
-// three, and so on; a batch that succeeds forgives all.
-class Retries {
-public:
-    // Whether this batch is left to the reference.
-    bool skips() {
-        const int left = left_;
-        left_ = std::max(left - 1, 0);
-        return left > 0;
-    }
-    void failed() {
-        const int next = std::min(2 * next_ + 1, most);
-        next_ = next;
-        left_ = next;
-    }
-    void succeeded() { next_ = 0; }
-
-private:
-    static constexpr int most = 63;
-    Count next_, left_;
-};
-
 class Recipe {
 public:
-    // What a batch is read from.
-    struct Source {
-        py::object names;  // the columns that are read; None: all that the first feature has
-        bool bare;         // whether features are the rows of the one column that is read, without mappings
-        py::tuple absent;  // columns that the first feature must not have
-        py::object main;   // the column to pad by; None where nothing is padded
-        py::object plain;  // of multiple choice, the column with one value for each example; else None
-    };
-    // What becomes of it.
-    struct Result {
-        Framework framework;
-        py::object wrapper;   // the type of a batch, made without a call of its constructor; None: dict
-        py::dict attributes;  // that a batch has besides `data`
-        py::object deferred;  // what makes a deferred batch, or None
-        py::object notice;    // called with the collator when a batch is made, as the reference warns; or None
-        bool falls_back;      // whether batches that are known to fall back are left to the reference at once
-        bool always;          // whether all do that come as a list or tuple, whatever they hold
-    };
-
-    // layout: its width is that of all batches, or -1.
-    // facts: what the decisions depend on besides the batch, see Guard.
-    Recipe(const py::tuple& facts, py::object interop, Source source, BatchLayout layout, Result result);
+    // spec: see Spec in planning/plan_cache.py. facts: all that its decisions depend on besides the batch, see Guard.
+    Recipe(py::object spec, const py::tuple& facts, py::object interop);
+    ~Recipe();
+    Recipe(const Recipe&) = delete;
+    Recipe& operator=(const Recipe&) = delete;
 
     template <typename Visit>
     void traverse(Visit& visit) const {
         guard_.traverse(visit);
-        visit(interop_owner_, source_.names, source_.absent, source_.main, source_.plain, layout_.separator,
-              result_.wrapper, result_.attributes, result_.deferred, result_.notice);
-        for (const Decision& decision : decisions_) {
-            visit(decision.names, decision.plan.given, decision.plan.values);
-            for (const Step& step : decision.plan.steps) {
+        visit(spec_, interop_owner_, names_, optional_, absent_, main_, plain_, layout_.separator, wrapper_,
+              attributes_, deferred_, check_, finish_, refusal_);
+        for (const auto& place : decisions_) {
+            const Decision* const decision = place.load(std::memory_order_acquire);
+            if (decision == nullptr) {
+                return;
+            }
+            visit(decision->names, decision->plan.given, decision->plan.values, decision->hold, decision->refusal);
+            for (const Step& step : decision->plan.steps) {
                 visit(step.name);
             }
         }
     }
 
-    // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
-    bool holds(const py::handle& subject) const { return guard_.holds_for(subject); }
-    // This recipe and one more decision, about batches with these columns and this signature: steps, or None to fall
-    // back. failed: whether the steps failed for the first such batch. Recipes never change, so that threads may share
-    // them; but for how often a decision failed.
-    Recipe extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
-                    bool failed) const;
-    // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
-    // NotImplemented where it is known to fall back.
-    py::object run(const py::handle& subject, const py::object& features) const;
+    // The batch; a tuple (reason, remedy) where the reference is to make it; None for features of another form, or
+    // where the facts do not hold for the collator that asks.
+    py::object run(const py::object& collator, const py::object& features) const;
+    // The same without a look at the facts, of columns if there are some. counts: whether the batch counts.
+    py::object make(const py::object& collator, const py::object& features, bool counts) const;
+    py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
+                       const Columns& columns, BatchLayout layout, bool counts) const;
+    const BatchLayout& layout() const { return layout_; }
 
 private:
     struct Decision {
         py::tuple names;
-        std::size_t main;
         std::string signature;
         Plan plan;
-        bool falls_back;
-        mutable Retries retries;
+        py::object hold;     // makes the columns that the kernels do not: called with the features; or None
+        py::object refusal;  // why the reference makes such batches, or None
         bool plain_names;
     };
+    // What is measured of columns, once for all decisions.
+    struct Measured {
+        std::int64_t width;
+        std::string signature;
+    };
 
-    py::object wrapped(py::object data) const;
+    bool admits(const py::object& features) const;
     bool collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const;
-    const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
+    Measured measure(const py::tuple& names, const Columns& columns) const;
+    const Decision* find(const py::tuple& names, const std::string& signature) const;
+    std::unique_ptr<Decision> decide(const py::object& collator, const py::tuple& names, std::string signature) const;
+    void keep(std::unique_ptr<Decision>* decision) const;
+    py::object wrapped(py::object data) const;
 
     Guard guard_;
-    py::object interop_owner_;
+    py::object spec_, interop_owner_;
     const Interop* interop_;
-    Source source_;
-    std::int64_t width_;  // to which rows are padded; -1: to the longest
-    BatchLayout layout_;
-    Result result_;
-    std::vector<Decision> decisions_;
-    // Batches in a row that fell back. After `few` of them as many fall back without a look.
-    static constexpr int few = 16;
-    mutable Count fallen_;
+    py::object names_;     // the columns that are read; None: all that the first feature has
+    py::object optional_;  // one more, where any feature has it; or None
+    py::tuple absent_;     // columns that the first feature must not have
+    py::object main_;      // the column to pad by; None where nothing is padded
+    bool bare_;            // whether features are the rows of the one column that is read, without mappings
+    py::object plain_;     // of multiple choice, the column with one value for each example; else None
+    BatchLayout layout_;   // its width is -1 where batches are as wide as their longest row
+    Framework framework_;
+    py::object wrapper_;     // the type of a batch, made without a call of its constructor; None: dict
+    py::object attributes_;  // that a batch has besides `data`
+    py::object deferred_;    // what makes a deferred batch, or None
+    py::object check_;       // called with the features: why they fall back, or None; or None
+    py::object finish_;      // called with the collator, the batch and the features: the batch; or None
+    py::object refusal_;     // why all batches fall back, or None
+    // Searched one by one; a data set needs a handful. They are published one by one and stay, so that threads may read
+    // while another adds one; what finds no place is decided anew each time.
+    mutable std::array<std::atomic<const Decision*>, 64> decisions_{};
+};
+
+// The recipes of a collator, for features of different forms: it asks the one that made the last batch first.
+class Recipes {
+public:
+    explicit Recipes(const py::tuple& recipes);
+
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        for (const auto& [owner, recipe] : recipes_) {
+            visit(owner);
+        }
+    }
+
+    py::object run(const py::object& collator, const py::object& features) const;
+
+private:
+    std::vector<std::pair<py::object, const Recipe*>> recipes_;
+    mutable std::atomic<std::size_t> last_{0};
 };
 
 }  // namespace quadrat

@@ -40,19 +40,26 @@ py::object run(const Columns& columns, py::tuple steps, py::dict values, const I
 
 }  // namespace
 
-std::string Columns::signature(std::size_t main, std::int64_t width) const {
+std::string Columns::signature(std::size_t main, std::int64_t width, bool bounded) const {
     const Column& by = at(main);
     std::string result;
-    result.reserve(columns.size() * 5);
-    for (const Column& c : columns) {
+    result.reserve(columns.size() * 6);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        const Column& c = columns[i];
         const std::uint32_t lengths =
             (c.min_length == c.max_length ? lengths_equal : 0U) | (c.lengths == by.lengths ? lengths_aligned : 0U) |
             (c.min_length >= width ? lengths_full : 0U) | (c.trailing.empty() ? 0U : lengths_deep);
+        const std::uint32_t traits = (c.lengths.empty() || c.lengths.front() == 0 ? 0U : trait_starts) |
+                                     (c.min_length == 0 ? trait_empty : 0U) |
+                                     ((c.forms & form_array) != 0 && !steps_forward(i) ? trait_backward : 0U) |
+                                     (bounded && i == main && c.max_length > width ? trait_over : 0U) |
+                                     ((c.forms & form_other) != 0 ? c.others : 0U);
         result.push_back(static_cast<char>(c.forms));
         result.push_back(static_cast<char>(c.first_form));
         result.push_back(static_cast<char>(c.kinds & 0xFFU));
         result.push_back(static_cast<char>(c.kinds >> 8U));
         result.push_back(static_cast<char>(lengths));
+        result.push_back(static_cast<char>(traits));
     }
     return result;
 }
@@ -111,7 +118,7 @@ void register_columns(py::module_& m) {
         .def(
             "signature",
             [](const Columns& self, std::size_t main, std::int64_t width) {
-                return py::bytes(self.signature(main, width));
+                return py::bytes(self.signature(main, width, false));
             },
             "main"_a, "width"_a)
         .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a, "deferred"_a = py::none())

@@ -15,10 +15,9 @@ from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
-from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, fall_back
+from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.plan_cache import Remembering, parameters_of, remember_fallback
-from quadrat.support.counts import count_planned
 
 
 class Collator(Remembering):
@@ -103,10 +102,8 @@ class Collator(Remembering):
             features = unwrapped(features)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
         batch = None if run is None else run(self, features)
-        if batch is None:
-            return self._collate_anew(features, framework)
-        if batch is NotImplemented:
-            return self._emit(fall_back(self, self._reference(framework), features))
+        if batch is None or type(batch) is tuple:
+            return self._collate_anew(features, framework, batch)
         return self._emit(batch) if self.deferred or self.trim else batch
 
     def _memory_of(self, framework: Any) -> str:
@@ -120,17 +117,19 @@ class Collator(Remembering):
         vars(other).update(Remembering.__getstate__(self), **options)
         return other
 
-    def _collate_anew(self, features: Any, framework: Any) -> dict[str, Any]:
+    def _collate_anew(self, features: Any, framework: Any, why: Why | None) -> dict[str, Any]:
         require_torch(self, framework)
         rows = features
         try:
             rows = self._normalise(features)
-            if rows is not features and (run := self.__dict__.get(self._memory_of(framework))) is not None:
+            run = self.__dict__.get(self._memory_of(framework))
+            if why is None and rows is not features and run is not None:
                 batch = run(self, rows)
-                if batch is NotImplemented:
-                    return self._emit(fall_back(self, self._reference(framework), rows))
-                if batch is not None:
+                if batch is not None and type(batch) is not tuple:
                     return self._emit(batch)
+                why = batch
+            if why is not None:
+                raise FallBack(*why)
             if framework not in ("pt", "np"):
                 if (other := tf_or_jax(framework)) is not None:
                     return self._collate_tf_or_jax(rows, other)
@@ -139,13 +138,11 @@ class Collator(Remembering):
                 )
             self._check_options()
             self._require_known(rows, framework)
-            batch = self._emit(self._plan(rows, framework))
-            count_planned()
-            return batch
+            return self._emit(self._plan(rows, framework))
         except FallBack as reason:
-            if isinstance(reason, AlwaysFallBack):
-                remember_fallback(self, framework)
             why = reason.args
+            if isinstance(reason, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
+                remember_fallback(self, framework, why)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)

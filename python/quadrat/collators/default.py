@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
 from quadrat.installed import originals
-from quadrat.planning.stacked import attributes_of, stack_features
+from quadrat.planning.plan_cache import make
+from quadrat.planning.stacked import attributes_of, stacked_spec
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str, Any]:
@@ -69,7 +70,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
         return lambda rows: originals.default_data_collator(rows, framework)
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        return stack_features(self, features, framework)
+        return make(self, stacked_spec(self, framework), features)
 
 
 _function = type("default_data_collator", (DefaultDataCollator,), {})()  # logs show its name

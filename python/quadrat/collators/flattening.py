@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
-from quadrat.input.items import is_packed
+from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, each_of, first_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import (
@@ -21,8 +21,8 @@ from quadrat.installed.behaviour import (
 from quadrat.ops.flatten import Names
 from quadrat.planning.diagnosis import Reads, Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
-from quadrat.planning.flat import Flattening, check_layout, flatten_features, flatten_plainly
-from quadrat.planning.plan_cache import CALL, Fact
+from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
+from quadrat.planning.plan_cache import CALL, Fact, make, own_facts
 from quadrat.support.mappings import is_plain
 from quadrat.varlen.names import outputs
 
@@ -181,9 +181,15 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false", "give True or False"):
             plan = self._flattening(first, framework)._replace(packed=packed)
-        defers = self.deferred and not self.scalar_labels
-        batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)
-        return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
+        own, extra = own_facts(self), (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
+        labels = () if self.scalar_labels or plan.label is not None else ("labels",)
+        options: dict[str, Any] = {
+            "facts": None if own is None else (*own, *self._facts()),
+            "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
+            "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
+        }
+        spec = flat_spec(plan, deferred=self.deferred and not self.scalar_labels, **options)
+        return make(self, spec, features)
 
     def _has_other_keys(self) -> bool:
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
@@ -208,10 +214,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             for name, keys in _KEYS.items()
         )
 
-    def _falls_back_plainly(self) -> bool:
-        """Whether the installed reference makes all batches that fall back."""
-        return flattening_takes_a_start() and flattening_takes_arrays() and not self.deferred
-
     def _differs(self, features: Any) -> bool:
         """Whether the installed transformers would make something else of these features than the newest does."""
         start = self.position_ids_start
@@ -232,23 +234,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             return self._reference(framework)(features)  # its error
         plan = self._flattening(features[0], framework)._replace(refuses_empty=False)
         batch = flatten_plainly(features, plan)
-        return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
-
-    def _with_scalar_labels(self, batch: dict[str, Any], features: Any, framework: Any) -> dict[str, Any]:
-        first = first_of(features)
-        name = next((one for one in ("label", "labels") if one in first), None)
-        if name is None:
-            return batch
-        try:
-            column = [{"label": feature[name]} for feature in each_of(features)]
-            labels = default_data_collator(column, framework).get("labels")
-        except Exception as error:
-            raise_clearer(error, plain(features), Reads({name: Role.LABEL}))
-        if labels is None or labels.ndim != 1:
-            raise ValueError(
-                f"scalar_labels: column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
-            )
-        return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
+        return _with_scalar_labels(framework, self, batch, features) if self.scalar_labels else batch
 
     def _check_options(self) -> None:
         if not self._is_extended():
@@ -261,6 +247,23 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         taken = sorted(_OUTPUTS & set(self.pad_values))
         if taken:
             raise ValueError(f"pad_values: {taken} are made by the collator; leave them out")
+
+
+def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
+    del collator
+    first = first_of(features)
+    name = next((one for one in ("label", "labels") if one in first), None)
+    if name is None:
+        return batch
+    try:
+        column = [{"label": feature[name]} for feature in each_of(features)]
+        labels = default_data_collator(column, framework).get("labels")
+    except Exception as error:
+        raise_clearer(error, plain(features), Reads({name: Role.LABEL}))
+    if labels is None or labels.ndim != 1:
+        said = f"column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
+        raise ValueError(f"scalar_labels: {said}")
+    return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 
 
 class _Listed:

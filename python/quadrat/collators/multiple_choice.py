@@ -8,15 +8,13 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import NUMBERS
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.padded import FAST_WARNING, Choices, LabelColumn, check_tokenizer, pad_features, warns_of_fast
-from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
-from quadrat.support.memory import interop
+from quadrat.planning.padded import FAST_WARNING, LabelColumn, check_tokenizer, padded_spec, warns_of_fast
+from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, make
 
 
 @dataclass
@@ -68,17 +66,16 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         check_tokenizer(tokenizer)
         if warns_of_fast(tokenizer):
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
-        label = "label" if "label" in first else "labels"
-        if label not in first or (label == "label" and "labels" in first):
+        label, other = ("label", "labels") if "label" in first else ("labels", "label")
+        if label not in first or other in first:
             raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
-        collected = _core.collect_nested(examples, label, "input_ids", interop())
-        if collected is None:
-            raise FallBack("'input_ids' holds no choices, or examples differ", "give each a list per choice")
+        if tokenizer.model_input_names[0] != "input_ids":
+            raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        absent = "labels" if label == "label" else "label"
-        nested = Choices(*collected, label, absent, _warning_facts(tokenizer))
-        column = LabelColumn(label, "labels", NUMBERS)
-        return pad_features(self, None, framework, options, choices=nested, label=(column, None))  # type: ignore[no-any-return]
+        own: dict[str, Any] = {"label": LabelColumn((label,), NUMBERS, "labels"), "facts": _warning_facts(tokenizer)}
+        mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
+        form: dict[str, Any] = {"plain": label, "absent": (other,), "mismatch": mismatch}
+        return make(self, padded_spec(self, framework, options, **own, **form), examples)  # type: ignore[no-any-return]
 
 
 def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:

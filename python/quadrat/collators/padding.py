@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator
 from quadrat.installed import originals
 from quadrat.planning.conversion import faster_reference
-from quadrat.planning.padded import pad_features
-from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.planning.padded import padded_spec
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
 
 
 @dataclass
@@ -69,5 +69,4 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 
     def _plan(self, features: Any, framework: Any) -> Any:
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        renames = ("label", "label_ids")
-        return as_encoding(pad_features(self, features, framework, options, renames=renames))
+        return make(self, padded_spec(self, framework, options, renames=("label", "label_ids")), features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
-from quadrat.planning.bare_rows import columns_of_ids, stack_rows
+from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, fall_back, raise_clearer
 from quadrat.planning.spans import Masked, mask_spans
@@ -51,6 +52,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     _imitates: ClassVar[str] = "DataCollatorForPermutationLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer",)
     _lacks: ClassVar[Mapping[str, str]] = {"rng": "its spans are drawn one after the other"}
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:
@@ -66,13 +68,8 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        ids = stack_rows(self, columns_of_ids(examples), framework, None)["input_ids"]
-        mask_tokens = self.torch_mask_tokens if framework == "pt" else self.numpy_mask_tokens
-        try:
-            inputs, perm_mask, target_mapping, labels = mask_tokens(ids)
-        except Exception as error:
-            raise_clearer(error, plain(examples), self)
-        return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
+        spec = rows_spec(self, framework, None, finish=functools.partial(_masked, framework))
+        return make_rows(self, spec, examples)  # type: ignore[no-any-return]
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:
         try:
@@ -82,3 +79,12 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
             why = reason.args
         # A padded matrix says nothing of the features it was made of: whoever has them explains the error.
         return fall_back(self, lambda _: reference(inputs), NO_FEATURES, why)  # type: ignore[no-any-return]
+
+
+def _masked(framework: Framework, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
+    mask_tokens = collator.torch_mask_tokens if framework == "pt" else collator.numpy_mask_tokens
+    try:
+        inputs, perm_mask, target_mapping, labels = mask_tokens(batch["input_ids"])
+    except Exception as error:
+        raise_clearer(error, plain(features), collator)
+    return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat import _core
 from quadrat.collators._base import Collator
-from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
-from quadrat.input.rows import each_of
+from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.columns import PAD, PAD_OWN, STACK
 from quadrat.installed import originals
 from quadrat.planning.conversion import faster_reference
-from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.padded import LabelColumn, pad_features
-from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.planning.fallback import FallBack
+from quadrat.planning.padded import LabelColumn, padded_spec
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
 from quadrat.support.memory import Framework
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
@@ -69,50 +68,27 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         return lambda rows: call(rows, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
-        first = first_feature(features)
-        name = "label" if "label" in first else "labels"
-        if name == "label" and "labels" in first:
-            raise FallBack("both 'label' and 'labels' are there", "remove one of the two columns")
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
-        column = LabelColumn(None, "labels", HOLD, lists=True)
-        if name in first and first[name] is None:
-            features = _without(features, name)
-        elif name in first:
-            column = LabelColumn(name, "labels", self._label_action(), lists=True)
+        column = LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True, lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        batch = pad_features(self, features, framework, options, label=(column, self.label_pad_token_id))
-        return self._with_decoder_ids(as_encoding(batch))
+        own = {"label": column, "label_value": self.label_pad_token_id, "finish": _with_decoder_ids}
+        return make(self, padded_spec(self, framework, options, **own), features)
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":
             return STACK
         return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
 
-    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
-        run = recipe.runner()
 
-        def finished(collator: Any, features: Any) -> Any:
-            batch = run(collator, features)
-            return batch if batch is None or batch is NotImplemented else collator._with_decoder_ids(batch)
-
-        return finished
-
-    def _with_decoder_ids(self, batch: Any) -> Any:
-        if self.model is None or not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
-            return batch
-        if self.deferred:
-            batch = batch.to("cpu")  # the model makes its ids of labels that are there
-        labels = batch.data["labels"]
-        if labels is not None:
-            batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
+def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: Any) -> Any:
+    del features
+    model = collator.model
+    if model is None or not hasattr(model, "prepare_decoder_input_ids_from_labels"):
         return batch
-
-
-def _without(features: Any, name: str) -> list[dict[str, Any]]:
-    with or_fall_back(f"column '{name}' is not in every row", "give it to every row, or to none"):
-        labels = [feature[name] for feature in each_of(features)]
-        rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]
-    if any(label is not None for label in labels):
-        raise FallBack(f"column '{name}' is None in some rows", "give it to every row, or to none")
-    return rest
+    if isinstance(batch, DeferredBatch):
+        batch = batch.to("cpu")  # the model makes its ids of labels that are there
+    labels = batch.data["labels"]
+    if labels is not None:
+        batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
+    return batch

@@ -17,7 +17,7 @@ from quadrat.installed.behaviour import only_hands_on
 from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
-from quadrat.planning.plan_cache import check_device, run_steps
+from quadrat.planning.plan_cache import check_device
 from quadrat.planning.tokenizer_pad import tokenizer_pad
 from quadrat.support.memory import INT32, INT64, interop
 
@@ -200,5 +200,6 @@ def _stacked_masks(rows: Any) -> Any:
     if found is not None and equal and forms == col.LIST and kinds == col.PYTHON_INTS:
         with contextlib.suppress(FallBack):
             check_device("pt")
-            return run_steps(found[1], ((MASK, 0, col.STACK, INT64),), {}, "pt", col.BatchLayout())[MASK]
+            step = MASK, 0, col.STACK, INT64
+            return found[1].run((step,), {}, interop(), True, col.BatchLayout())[MASK]
     return torch.LongTensor([row[MASK] for row in each_of(rows)])

@@ -13,10 +13,9 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
 from quadrat.ops.flatten import Names
 from quadrat.planning.conversion import faster_reference
-from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.padded import LabelColumn, pad_features, require_tokenizer
-from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.planning.padded import LabelColumn, padded_spec, require_tokenizer
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
 from quadrat.support.memory import Framework
 
 
@@ -94,18 +93,16 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     def _plan(self, features: Any, framework: Framework) -> Any:
         if self.padding_free:
             return self._flatten(features, framework)
-        first = first_feature(features)
-        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        label = "label" if "label" in first else "labels"
-        if label not in first:
-            return as_encoding(pad_features(self, features, framework, options))
+        refusal = None
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
-            raise FallBack("labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names")
+            refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
         if framework == "np" and not numpy_token_labels_are_like_torch():
-            raise FallBack("this transformers makes NumPy labels in its own way", "use return_tensors='pt'")
-        labels = LabelColumn(label, label, PAD), self.label_pad_token_id
-        return as_encoding(pad_features(self, features, framework, options, label=labels))
+            refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
+        label = LabelColumn(("label", "labels"), PAD, refusal=refusal)
+        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
+        spec = padded_spec(self, framework, options, label=label, label_value=self.label_pad_token_id)
+        return make(self, spec, features)
 
     def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":

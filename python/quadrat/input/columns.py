@@ -32,28 +32,44 @@ OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODES.OUT_OF_RANGE, _core.CODES.WRONG_
 
 
 class ColumnShape(NamedTuple):
-    """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
+    """A column's part of a signature: all that a decision about the batch may depend on."""
 
-    `forms` and `kinds` are sets of bits over its rows; `equal`, `aligned`, `full`: whether all rows have one length,
-    the lengths of the column the batch is padded by, and the width of the batch.
-    """
-
-    forms: int
+    forms: int  # bits, over its rows
     first_form: int
-    kinds: int
-    equal: bool
-    aligned: bool
-    full: bool
+    kinds: int  # bits, over its rows
+    equal: bool  # all rows have one length
+    aligned: bool  # they have the lengths of the column that the batch is padded by
+    full: bool  # no row is shorter than the batch is wide
+    starts: bool  # the first row is not empty
+    empty: bool  # some row is empty
+    backward: bool  # some array does not step forward by whole elements, as torch wants it
+    over: bool  # of the column that the batch is padded by: a row is longer than the batch is wide
+    none: bool  # the first row is None
+    text: bool  # the first row is a str
+    nested: bool  # the first row is a list of lists
+    nothing: bool  # all rows are None, besides those of known forms
+
+
+_LENGTHS, _TRAITS = _core.LENGTHS, _core.TRAITS
+# In the order of the fields.
+_FLAGS = _LENGTHS.EQUAL, _LENGTHS.ALIGNED, _LENGTHS.FULL
+_MORE = (
+    *(_TRAITS.STARTS, _TRAITS.EMPTY, _TRAITS.BACKWARD, _TRAITS.OVER),
+    *(_TRAITS.NONE, _TRAITS.TEXT, _TRAITS.NESTED, _TRAITS.NOTHING),
+)
 
 
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
-    flags, deep = (_core.LENGTHS.EQUAL, _core.LENGTHS.ALIGNED, _core.LENGTHS.FULL), _core.LENGTHS.DEEP
     return [
         ColumnShape(
-            forms | bool(lengths & deep) * DEEP, first, low | high << 8, *(bool(lengths & flag) for flag in flags)
+            forms | bool(lengths & _LENGTHS.DEEP) * DEEP,
+            first,
+            low | high << 8,
+            *(bool(lengths & flag) for flag in _FLAGS),
+            *(bool(traits & flag) for flag in _MORE),
         )
-        for forms, first, low, high, lengths in zip(*[iter(signature)] * 5, strict=True)
+        for forms, first, low, high, lengths, traits in zip(*[iter(signature)] * 6, strict=True)
     ]
 
 

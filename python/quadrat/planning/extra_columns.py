@@ -11,7 +11,7 @@ from quadrat.input.rows import each_of
 from quadrat.ops.pad import pad
 from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind, interop
 
-_LABELS = ("label", "labels", "label_ids")
+LABELS = ("label", "labels", "label_ids")
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
 
 
@@ -35,7 +35,7 @@ def check_pad_values(collator: Any) -> None:
 def require_extra_columns(pad_values: Mapping[str, Any] | None, names: Collection[str], features: Any) -> None:
     """Raises ValueError for a column of `pad_values` that no feature has; labels may be absent, for predictions."""
     for name in pad_values or ():
-        if name not in (*names, *_LABELS) and not any(name in feature for feature in each_of(features)):
+        if name not in (*names, *LABELS) and not any(name in feature for feature in each_of(features)):
             raise ValueError(f"pad_values: no feature has a column '{name}'; the columns are {list(names)}")
 
 

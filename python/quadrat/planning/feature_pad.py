@@ -29,8 +29,7 @@ from quadrat.planning.fallback import (
     require_known,
     rounded_up,
 )
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.support.counts import count_planned
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
 
 MASK = "attention_mask"
@@ -67,8 +66,6 @@ def feature_pad(
         log_once(_noted, reason.args, counts=False)
         rows = plain(inputs) if name is None else only(inputs, name)
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
-    if name is None:  # else the batch has labels, and counts where they are padded
-        count_planned()
     return batch
 
 
@@ -92,7 +89,6 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     if framework is None:
         raise FallBack(f"return_tensors={options.return_tensors!r}", OTHER_TENSORS)
     require_known("feature_pad", framework)
-    check_device(framework)
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)
     pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)
@@ -105,12 +101,9 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     if empty or len(batch.columns.trailing(index)) > 1:
         raise FallBack("rows of more than two dimensions, or empty ones", "leave empty rows out")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
-    plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
-    if plan.refusal is not None:
-        raise FallBack(*plan.refusal)
-    values = {main: _fill(extractor.padding_value, plan.steps[index][3]) if pads else 0, MASK: 0}
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
-    made = run_steps(batch.columns, plan.steps, values, framework, layout)
+    spec = Spec(framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
+    made = make(extractor, spec._replace(facts=None), inputs, batch.columns, counts=name is None)
     for at, column in enumerate(batch.names):
         if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS:
             _require_rounded(made[column])
@@ -261,6 +254,12 @@ def _plan(key: PlanKey) -> Plan:
     if asked.mask and MASK not in shapes:
         steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
     return Plan(tuple(steps))
+
+
+def _values(extractor: Any, key: PlanKey) -> dict[str, Any]:
+    shape = col.column_shapes(key.signature)[key.names.index(key.options.main)]
+    kind = FLOAT32 if shape.kinds == col.PYTHON_FLOATS else shape.kinds.bit_length() - 1
+    return {key.options.main: _fill(extractor.padding_value, kind) if key.options.pads else 0, MASK: 0}
 
 
 def _fill(value: Any, kind: int) -> Any:

@@ -1,11 +1,11 @@
 """Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
 
-Written against `DataCollatorWithFlattening` of transformers 5.23. A batch takes two compiled calls, as in `padded`.
-Rows that the kernels do not know become lists first.
+Written against `DataCollatorWithFlattening` of transformers 5.23. Rows that the kernels do not know become lists first.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -15,12 +15,10 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, first_mapping
-from quadrat.planning import plan_cache
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back, said
-from quadrat.planning.plan_cache import Labelling, collected
-from quadrat.support.counts import count_planned
+from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned, words_failed
 from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
 from quadrat.varlen.aligned import Placement
 from quadrat.varlen.names import check_names, parts_of
@@ -177,59 +175,40 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     Raises what `flatten_plainly` raises.
     """
     try:
-        return flatten_features(features, plan, deferred=collator.deferred)
+        return make(collator, flat_spec(plan, deferred=collator.deferred), features)
     except FallBack as reason:
         if plan.packed:
             raise
         why = reason.args
-    count_planned(-1)  # the collator counts it
     return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
 
 
-def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
-    """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
-    layout, deferred = plan.layout, deferred and plan.defers
+def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
+    """Batches of a flattening whose result the kernels can prove. more: fields of the `Spec`. Raises FallBack."""
+    layout, names = plan.layout, plan.names
     if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is not an int64", "give an int")
-    names, columns = collected(features, plan.names)
     if plan.packed:
         layout = layout._replace(seq_lengths=len(names) - 1)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
     asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed, plan.refuses_empty
-    key = plan_cache.key_of(names, columns, plan.framework, asked)
-    made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
-    if made.refusal is None:
-        plan_cache.check_device(plan.framework)
-        if plan.labelling is not None:
-            values["labels"] = plan.labelling.make(names)
-        try:
-            batch = plan_cache.run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
-        except plan_cache.StepFailed as error:
-            error.raise_if_words(names)
-            raise
-    if collator is not None:
-        own = plan_cache.own_facts(collator)
-        plan_cache.remember(
-            collator,
-            key,
-            made,
-            values,
-            None if own is None else (*own, *collator._facts()),
-            falls_back=collator._falls_back_plainly() and not plan.packed,
-            layout=layout,
-            names=names,
-            absent=(*(("labels",) if plan.label is None else ()), *(() if plan.packed else (SEQ_LENGTHS,))),
-            deferred=deferred_batch if deferred else None,
-        )
-    if made.refusal is not None:
-        raise FallBack(*made.refusal)
-    return batch
+    own: dict[str, Any] = {
+        "values": functools.partial(_values, values, plan.labelling),
+        "failed": words_failed,
+        "facts": None,
+        "deferred": deferred_batch if deferred and plan.defers else None,
+    }
+    return Spec(plan.framework, flat_plan, asked, names, layout=layout, **{**own, **more})
 
 
-@plan_cache.planned
-def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
+def _values(values: dict[str, Any], labelling: Labelling | None, collator: Any, key: PlanKey) -> dict[str, Any]:
+    return values if labelling is None else {**values, "labels": labelling.make(collator, key.names)}
+
+
+@planned
+def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
     names = key.names
     labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed, refuses_empty = key.options
@@ -262,7 +241,7 @@ def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
-    return plan_cache.Plan(tuple(steps))
+    return Plan(tuple(steps))
 
 
 def _require_ints(name: str, shape: col.ColumnShape) -> None:
@@ -293,7 +272,7 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
             floats = any(issubclass(kind, (float, np.floating)) for kind in kinds)
             rows = [{**row, name: list(map(float if floats else int, row[name]))} for row in rows]
     try:
-        batch: dict[str, Any] = flatten_features(rows, plan._replace(framework="np"))
+        batch: dict[str, Any] = make(None, flat_spec(plan._replace(framework="np")), rows, counts=False)
     except FallBack as reason:
         raise ValueError(said(*reason.args)) from reason
     if plan.framework == "np":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import numpy as np
@@ -14,10 +15,11 @@ from quadrat.installed import imitated
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox, plan_cache
-from quadrat.planning.bare_rows import columns_of_ids, stack_rows
+from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.fallback import FallBack, first_feature, said
-from quadrat.planning.flat import flatten, flatten_features, padding_free_plan
-from quadrat.planning.padded import pad_features, require_tokenizer
+from quadrat.planning.flat import flat_spec, flatten, padding_free_plan
+from quadrat.planning.padded import padded_spec, require_tokenizer
+from quadrat.planning.plan_cache import Labelling, make
 from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ragged import Ragged
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
@@ -40,28 +42,28 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     names = () if bare else tuple(first_feature(features))
     apart = _masks_apart(collator, framework, names)
     if apart and collator.rng == "philox":
-        raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
+        raise FallBack("masking is left to the collator's methods")  # which must be told where the rows are
     if bare:
-        ids = columns_of_ids(features)
-        if apart:
-            return _mask_apart(collator, stack_rows(collator, ids, framework, multiple), framework)
-        remembers = type(features) in (list, tuple)
-        return stack_rows(collator, ids, framework, multiple, _labelling(collator, framework), remembers=remembers)
+        labelling = None if apart else _labelling(collator, framework)
+        batch = make_rows(collator, rows_spec(collator, framework, multiple, labelling), features)
+        return _mask_apart(collator, batch, framework) if apart else batch
     options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
     if apart:
-        padded = pad_features(collator, features, framework, options, remembers=False)
-        return _mask_apart(collator, plan_cache.as_encoding(padded), framework)
+        padded = make(collator, padded_spec(collator, framework, options, facts=None, deferred=None), features)
+        return _mask_apart(collator, padded, framework)
     omits = (
         "special_tokens_mask",
         *(("offset_mapping", "word_ids") if collator.whole_word_mask else ()),
         *((collator.row_key,) if collator.mlm and collator.row_key is not None else ()),
     )
-    labelling = _labelling(collator, framework, omits)
-    remembers = collator.whole_word_mask or "offset_mapping" not in names  # a recipe would not leave it out
-    batch = pad_features(collator, features, framework, options, labelling=labelling, remembers=remembers)
+    own: dict[str, Any] = {"labelling": _labelling(collator, framework, omits)}
+    if not collator.whole_word_mask:  # a column of offsets stacks, or falls back, and is left out
+        has_offsets = "offset_mapping" in names
+        own |= {"facts": None, "deferred": None} if has_offsets else {"absent": ("offset_mapping",)}
+    batch = make(collator, padded_spec(collator, framework, options, **own), features)
     if "offset_mapping" in batch:
         del batch["offset_mapping"]
-    return plan_cache.as_encoding(batch)
+    return batch
 
 
 def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
@@ -76,14 +78,14 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
         philox.key_column(collator, names)
         omits = (*omits, collator.row_key)
     labels: Literal["none", "shifted"] = "none" if collator.mlm else "shifted"
-    labelling = _labelling(collator, framework, omits)
+    labelling = Labelling(functools.partial(masked_labels, framework), omits=omits)
     plan = padding_free_plan(collator, features, framework, labels=labels, labelling=labelling)
     if not collator.mlm:
         return _without_padding_tokens(collator, flatten(collator, features, plan._replace(labelling=None)))
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        return flatten_features(features, plan, deferred=collator.deferred)
+        return make(collator, flat_spec(plan, deferred=collator.deferred), features)
     except FallBack as reason:
         if collator.whole_word_mask:
             raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason
@@ -106,14 +108,12 @@ def _without_padding_tokens(collator: Any, batch: Any) -> Any:
     return batch
 
 
-def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ()) -> plan_cache.Labelling:
-    if collator.mlm:
-        return plan_cache.Labelling(
-            lambda names: masked_labels(collator, names, framework),
-            omits,
-            lambda: masking_facts(collator, framework, MASK_TOKENS[framework]),
-        )
-    return plan_cache.Labelling(lambda names: _causal_labels(collator, names), omits, lambda: ())
+def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ()) -> Labelling:
+    if not collator.mlm:
+        fills = collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None
+        return Labelling(_causal_labels, fills, omits)
+    facts = masking_facts(collator, framework, MASK_TOKENS[framework])
+    return Labelling(functools.partial(masked_labels, framework), omits=omits, facts=facts)
 
 
 def _masks_apart(collator: Any, framework: Framework, names: tuple[str, ...]) -> bool:
@@ -152,7 +152,7 @@ def _special_column(names: tuple[str, ...]) -> int:
     return names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
 
 
-def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
+def masked_labels(framework: Framework, collator: Any, names: tuple[str, ...]) -> _core.Labels:
     """What masks the ids of a batch with these columns and makes their labels."""
     special = _special_column(names)
     words, source = -1, _core.WORD_SOURCES.NONE

@@ -1,29 +1,26 @@
 """`PreTrainedTokenizerBase.pad` on columns: the same decisions, without its loop over rows.
 
 Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_get_padding_truncation_strategies` of
-`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A batch needs two compiled calls: one reads what the
-rows are made of, one writes the outputs. The plan in between is made once per key: `_pad` as a table.
+`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A plan is `_pad` as a table.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
-from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
-from quadrat.planning.extra_columns import extra_kind, require_extra_columns
-from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, pads_its_own_way, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, collected, key_of, planned, run_steps
+from quadrat.planning.extra_columns import LABELS, extra_kind
+from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
+from quadrat.planning.plan_cache import ENCODING, Labelling, Plan, PlanKey, Spec, planned, words_failed
 from quadrat.support.memory import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
@@ -32,10 +29,16 @@ FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 class LabelColumn(NamedTuple):
     """The column of labels: set aside, made int64, last in the batch."""
 
-    name: str | None  # None: there is none, and the output is None
-    output: str
-    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS, HOLD: None
+    names: tuple[str, ...]  # the first of these that is there
+    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS
+    output: str | None = None  # its name in the batch; None: its own
+    optional: bool = False  # whether the output is None where there is no such column, or it holds None in all rows
     lists: bool = False  # after a list only lists may follow
+    refusal: Why | None = None  # why batches with labels fall back
+
+    def found(self, names: tuple[str, ...]) -> str | None:
+        """The name of the column."""
+        return next((name for name in self.names if name in names), None)
 
 
 class PaddedOptions(NamedTuple):
@@ -43,127 +46,82 @@ class PaddedOptions(NamedTuple):
 
     main: str  # the column the batch is padded by, usually input_ids
     pads: bool  # False: padding=False or "do_not_pad"
+    rounds: bool  # whether there is a multiple to round widths up to
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
     extra: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
+    choices: bool  # each example has a row for each choice
 
 
-class Choices(NamedTuple):
-    """Columns of multiple choice: each example has a row for each choice."""
-
-    names: tuple[str, ...]
-    columns: _core.Columns
-    per_example: int  # how many choices each has
-    label: str  # the column with one number for each example
-    absent: str  # the one that no example has
-    facts: tuple[plan_cache.Fact, ...] | None  # what else batches like this one depend on; None where that is not known
-
-
-def pad_features(
+def padded_spec(
     collator: Any,
-    features: Any,
     framework: Framework,
     options: plan_cache.PadOptions,
     *,
-    choices: Choices | None = None,
-    label: tuple[LabelColumn, Any] | None = None,
+    label: LabelColumn | None = None,
+    label_value: Any = None,
     renames: tuple[str, ...] = (),
-    labelling: plan_cache.Labelling | None = None,
-    remembers: bool = True,
-) -> Any:
-    """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
+    labelling: Labelling | None = None,
+    facts: tuple[plan_cache.Fact, ...] | None = (),
+    finish: Any = None,
+    **more: Any,
+) -> Spec:
+    """Batches whose columns are padded as the collator's tokenizer would, keys in the reference's order.
 
     Args:
-        choices: columns in place of features; those that the kernels do not know make it fall back. A dict results.
-        label: the column of labels, and what fills its gaps.
+        label: the column of labels.
+        label_value: what fills its gaps.
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
-        remembers: whether batches like this one may take a recipe from now on, and be deferred where the collator's
-            option says so; not where more is done to them after.
+        facts: what the batches depend on besides all this; None where that is not known.
+        finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts.
 
-    Raises FallBack, and ValueError for a column of `pad_values` that does not pad.
+    Raises FallBack. Batches raise ValueError for a column of `pad_values` that does not pad.
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    names, columns = _collected(features, pad_values) if choices is None else (choices.names, choices.columns)
-    column, label_value = (None, None) if label is None else label
     side = tokenizer.padding_side if options.padding_side is None else options.padding_side
     if side not in ("left", "right"):
         raise FallBack("unknown padding_side", "set tokenizer.padding_side to 'right' or 'left'")
     inputs = tokenizer.model_input_names
-    main = inputs[0]
-    if main not in names:
-        raise FallBack(f"no column '{main}' to pad by", f"give every row '{main}'")
-    index = names.index(main)
-    pads, width, fixed = _width(collator, options, columns.longest(index), column)
-    notice = functools.partial(_strategies, options) if options.verbose and plan_cache.asks_tokenizer(options) else None
-    multiple = options.pad_to_multiple_of or 1 if pads else 1
-    made, labelling_facts = (None, ()) if labelling is None else (labelling.make(names), labelling.facts())
+    pads, width = _width(collator, options)
     asked = PaddedOptions(
-        main,
+        inputs[0],
         pads,
+        options.pad_to_multiple_of is not None,
         "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask,
-        column,
+        label,
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
-        () if labelling is None else tuple(name for name in labelling.omits if name in names),
-        "" if made is None else "fill" if type(made) is int else "labels",
+        () if labelling is None else labelling.omits,
+        "" if labelling is None else "fill" if labelling.fills else "labels",
+        "plain" in more,
     )
-    key = key_of(names, columns, framework, asked, (index, width))
-    plan = padded_plan(key)
-    layout = col.BatchLayout(width, multiple, side == "left", choices=0 if choices is None else choices.per_example)
-    values: dict[str, Any] = {}
-    held: dict[str, Any] = {}
-    batch: Any = None
-    refused = None if plan.refusal is None else FallBack(*plan.refusal)
-    if refused is None:
-        check_device(framework)
-        values = _values(tokenizer, names, asked, pad_values)
-        if column is not None:
-            values[column.output] = label_value if type(label_value) is int else None
-        if made is not None:
-            values["labels"] = made
-        if plan.held and choices is not None:
-            raise FallBack(f"columns {list(plan.held.values())} do not pad or stack", "give equal rows of numbers")
-        held = {  # before the steps: what they draw must be kept
-            name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & col.MEMORY_ROWS)
-            for name, source in plan.held.items()
-        }
-        deferred = remembers and collator.deferred and not held and choices is None
-        try:
-            batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
-        except plan_cache.StepFailed as reason:
-            refused = reason
-    if remembers and not held:
-        recipe: dict[str, Any] = {
-            "wrapper": BatchEncoding,
-            "attributes": plan_cache.EMPTY_ENCODING,
-            "deferred": deferred_batch if collator.deferred else None,
-        }
-        if choices is not None:
-            recipe = {"plain": choices.label, "absent": (choices.absent,)}
-        facts = plan_cache.padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
-        plan_cache.remember(
-            collator,
-            key,
-            plan,
-            values,
-            plan_cache.joined_facts(*facts),
-            falls_back=plan_cache.falls_back_plainly(collator),
-            failed=plan.refusal is None and refused is not None,
-            main=main,
-            layout=layout if fixed else layout._replace(width=-1),
-            **recipe,
-            notice=notice,
-        )
-    if refused is not None:
-        _raise_for(refused, pad_values, asked.omits)
-    if notice is not None:
-        notice(collator)  # the reference, where it makes the batch, warns by itself
-    return {**batch, **held} if held else batch
+    if options.verbose and plan_cache.asks_tokenizer(options):
+        finish = functools.partial(_warned, options, finish)
+    known = plan_cache.padding_facts(collator, options), () if labelling is None else labelling.facts, facts
+    kind = {} if asked.choices else {**ENCODING, "deferred": deferred_batch if collator.deferred else None}
+    return Spec(
+        framework,
+        padded_plan,
+        asked,
+        main=asked.main,
+        layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
+        values=functools.partial(_values, label_value, labelling),
+        hold=_reference_column,
+        failed=_failed,
+        facts=plan_cache.joined_facts(*known),
+        finish=finish,
+        **{**kind, **more},
+    )
+
+
+def _warned(options: plan_cache.PadOptions, finish: Any, collator: Any, batch: Any, features: Any) -> Any:
+    _strategies(options, collator)  # the reference, where it makes the batch, warns by itself
+    return batch if finish is None else finish(collator, batch, features)
 
 
 def require_tokenizer(tokenizer: Any) -> None:
@@ -195,18 +153,8 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise FallBack(f"{cls.__name__} pads in its own way", "do not replace its methods that pad")
 
 
-def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
-    names, columns = collected(features)
-    if not all(isinstance(name, str) for name in names):
-        raise FallBack("names of columns are not strings", "give strings")
-    require_extra_columns(pad_values, names, features)
-    return names, columns
-
-
-def _width(
-    collator: Any, options: plan_cache.PadOptions, longest: int, label: LabelColumn | None
-) -> tuple[bool, int, bool]:
-    """Whether the reference pads, to how many tokens, and whether these are the same for all batches."""
+def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
+    """Whether the reference pads, and to how many tokens; -1: to the longest row."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
     strategy: Any = "longest"
     limit: Any = None
@@ -215,15 +163,9 @@ def _width(
             strategy, _, limit, _ = _strategies(options, collator, verbose=False)
         if type(limit) is not int and limit is not None:
             raise FallBack("max_length is not an int", "give an int, or None")
-    pads, fixed = strategy != "do_not_pad", limit is not None and strategy == "max_length"
-    if not pads and options.pad_to_multiple_of is not None and label is not None and label.action == col.PAD_OWN:
-        raise FallBack("the labels are padded where the tokens are not", "leave out pad_to_multiple_of")
-    width: int = limit if fixed else longest
-    if pads:
-        width = rounded_up(width, options.pad_to_multiple_of)
-        if width < longest:
-            raise FallBack("max_length is below the longest row", "truncate the rows when you tokenize them")
-    return pads, width, fixed
+    if strategy != "max_length" or limit is None:
+        return strategy != "do_not_pad", -1
+    return True, rounded_up(limit, options.pad_to_multiple_of)
 
 
 def _strategies(options: plan_cache.PadOptions, collator: Any, *, verbose: bool = True) -> Any:
@@ -232,9 +174,8 @@ def _strategies(options: plan_cache.PadOptions, collator: Any, *, verbose: bool 
     return collator.tokenizer._get_padding_truncation_strategies(**given)
 
 
-def _values(
-    tokenizer: Any, names: tuple[str, ...], options: PaddedOptions, pad_values: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _values(label_value: Any, labelling: Labelling | None, collator: Any, key: PlanKey) -> dict[str, Any]:
+    names, options, tokenizer = key.names, key.options, collator.tokenizer
     values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
     if options.pads:
         pad_token_id = tokenizer.pad_token_id
@@ -243,49 +184,65 @@ def _values(
         values[options.main] = pad_token_id
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
-    return {**values, **(pad_values or {})}
+    values |= getattr(collator, "pad_values", None) or {}
+    if options.label is not None:
+        values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
+    if labelling is not None:
+        values["labels"] = labelling.make(collator, names)
+    return values
 
 
-def _raise_for(reason: FallBack, pad_values: Mapping[str, Any] | None, omits: tuple[str, ...]) -> NoReturn:
-    if isinstance(reason, plan_cache.StepFailed):
-        reason.raise_if_words(omits)
-        if pad_values is not None and (name := reason.step[0]) in pad_values:
-            said = f"padded with {pad_values[name]!r}: {col.explain(reason.failure)}"
-            raise ValueError(f"pad_values: column '{name}' {said}")
-    raise reason
+def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
+    pad_values = getattr(collator, "pad_values", None)
+    if pad_values is not None and step[0] in pad_values:
+        said = f"padded with {pad_values[step[0]]!r}: {col.explain(failure)}"
+        raise ValueError(f"pad_values: column '{step[0]}' {said}")
+    return words_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
 
 
-def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
+def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
+    arrays = col.column_shapes(key.signature)[key.names.index(key.options.main)].first_form & col.MEMORY_ROWS
     values = [feature[name] for feature in each_of(features)]
     with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
-        return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]
+        return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=key.framework)[name]
+
+
+def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
+    """The column to pad by, and whether its rows are arrays. Raises FallBack where the reference decides."""
+    names, options = key.names, key.options
+    if not all(isinstance(name, str) for name in names):
+        raise FallBack("names of columns are not strings", "give strings")
+    if options.main not in names:
+        raise FallBack(f"no column '{options.main}' to pad by", f"give every row '{options.main}'")
+    shape = shapes[names.index(options.main)]
+    if shape.over:
+        raise FallBack("max_length is below the longest row", "truncate the rows when you tokenize them")
+    if missing := {name for name, _ in options.extra} - {*names, *LABELS}:
+        raise FallBack(f"the first row has no column {min(missing)!r}", "give each row the columns of pad_values")
+    # In lists the reference looks at the first number; arrays it turns into lists first.
+    arrays = bool(shape.first_form & col.MEMORY_ROWS)
+    if not arrays and (shape.forms & ~col.PYTHON_ROWS or shape.kinds != col.PYTHON_INTS):
+        if not shape.kinds and not shape.forms & ~col.PYTHON_ROWS:
+            raise FallBack(f"column '{options.main}' has empty rows only", "leave them out")
+        raise FallBack(f"column '{options.main}' is not made of lists of ints", "give lists of ints")
+    if _is_padded(options.main, True):
+        raise FallBack(f"the tokenizer pads by '{options.main}'", "list the token ids first in model_input_names")
+    if not options.pads and not shape.equal:
+        raise FallBack("rows of different lengths without padding", "set padding=True")
+    return names.index(options.main), arrays
 
 
 @planned
 def padded_plan(key: PlanKey) -> Plan:
-    """What becomes of the columns."""
+    """The step of each column."""
     names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
-    main = names.index(options.main)
-    forms, first_form, kinds, equal, _, _ = shapes[main]
-    # In lists the reference looks at the first number; arrays it turns into lists first.
-    arrays = bool(first_form & col.MEMORY_ROWS)
-    if not arrays and (forms & ~col.PYTHON_ROWS or kinds != col.PYTHON_INTS):
-        empty = not kinds and not forms & ~col.PYTHON_ROWS
-        why = (
-            ("has empty rows only", "leave them out")
-            if empty
-            else ("is not made of lists of ints", "give lists of ints")
-        )
-        raise FallBack(f"column '{options.main}' {why[0]}", why[1])
-    if _is_padded(options.main, True):
-        raise FallBack(f"the tokenizer pads by '{options.main}'", "list the token ids first in model_input_names")
-    if not options.pads and not equal:
-        raise FallBack("rows of different lengths without padding", "set padding=True")
     extra, label = dict(options.extra), options.label
+    labels = None if label is None else label.found(names)
+    main, arrays = _main_of(key, shapes)
     steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
-        if label is not None and name == label.name:
+        if labels is not None and name == labels:
             continue
         if name in extra:
             steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind)))
@@ -302,26 +259,35 @@ def padded_plan(key: PlanKey) -> Plan:
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
-    if label is not None:
-        steps.append(_label_step(label, names, shapes))
+    if held and options.choices:
+        raise FallBack(f"columns {list(held.values())} do not pad or stack", "give equal rows of numbers")
+    if label is not None and (labels is not None or label.optional):
+        steps.append(_label_step(label, labels, key, shapes))
     return Plan(tuple(steps), held)
 
 
-def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.ColumnShape]) -> col.Step:
-    if label.name is None:
-        return label.output, 0, col.HOLD, 0
-    index = names.index(label.name)
+def _label_step(label: LabelColumn, name: str | None, key: PlanKey, shapes: list[col.ColumnShape]) -> col.Step:
+    output = label.output or name or ""
+    index = 0 if name is None else key.names.index(name)
     shape = shapes[index]
+    if label.refusal is not None and name is not None:
+        raise FallBack(*label.refusal)
+    if label.optional and all(one in key.names for one in label.names):
+        raise FallBack("both 'label' and 'labels' are there", "remove one of the two columns")
+    if name is None or (label.optional and shape.forms == col.OTHER and shape.nothing):
+        return output, 0, col.HOLD, 0
+    if label.action == col.PAD_OWN and key.options.rounds and not key.options.pads:
+        raise FallBack("the labels are padded where the tokens are not", "leave out pad_to_multiple_of")
     if label.action == col.NUMBERS:
         if shape.forms & ~col.SINGLE_NUMBERS or shape.kinds != col.PYTHON_INTS:
-            raise FallBack(f"column '{label.name}' is not made of ints", "give one int for each example")
-        return label.output, index, col.NUMBERS, INT64
+            raise FallBack(f"column '{name}' is not made of ints", "give one int for each example")
+        return output, index, col.NUMBERS, INT64
     known = col.LIST if label.lists and shape.first_form == col.LIST else col.ROWS
     if shape.forms & ~known or not shape.kinds or shape.kinds & ~col.INTS:
-        raise FallBack(f"column '{label.name}' is not made of rows of ints", "give lists of ints")
+        raise FallBack(f"column '{name}' is not made of rows of ints", "give lists of ints")
     if label.action == col.STACK and (shape.forms != col.LIST or not shape.equal):
-        raise FallBack(f"column '{label.name}' is not made of lists of one length", "set padding=True")
-    return label.output, index, label.action, INT64
+        raise FallBack(f"column '{name}' is not made of lists of one length", "set padding=True")
+    return output, index, label.action, INT64
 
 
 def _renamed(steps: list[col.Step], renames: tuple[str, ...]) -> list[col.Step]:

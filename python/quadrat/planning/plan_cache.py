@@ -17,7 +17,6 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.deferred.batch import DeferredBatch, deferred_batch
 from quadrat.input.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, Why
@@ -60,28 +59,11 @@ class PlanKey(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
+    """What to do with a kind of batch: steps, or why it falls back."""
 
     steps: tuple[Step, ...] = ()
     held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
     refusal: Why | None = None
-
-
-def key_of(
-    names: tuple[str, ...], columns: _core.Columns, framework: Framework, options: Any, padded: tuple[int, int] = (0, 1)
-) -> PlanKey:
-    """The key of a batch. padded: the column by which it is padded, and to which width."""
-    signature = columns.signature(*padded) if names else b""
-    return PlanKey(names, signature, framework, memory.default_float_kind(framework), options)
-
-
-def collected(features: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], _core.Columns]:
-    """Columns of a list of features, by default those of the first one, in its order. Raises FallBack."""
-    found = _core.collect(features, names, interop())
-    if found is None:
-        columns = "the same keys" if names is None else f"the columns {list(names)}"
-        raise FallBack(f"features are not a list of plain mappings with {columns}", "give dicts with the same keys")
-    return found
 
 
 def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
@@ -107,20 +89,20 @@ _REMEDIES = {
 }
 
 
-class StepFailed(FallBack):
-    """Rows hold what their signature does not tell, and a step of the plan cannot take."""
+def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
+    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take."""
+    del collator, names
+    return f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
 
-    def __init__(self, step: Step, failure: Failure) -> None:
-        super().__init__(f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0]))
-        self.step, self.failure = step, failure
 
-    def raise_if_words(self, names: tuple[str, ...]) -> None:
-        """Raises ValueError if labels failed because of a column, among these, that the reference does not read."""
-        if self.step[2] == LABELS and "word_ids" in names:
-            raise ValueError(
-                f"column 'word_ids': {explain(self.failure)}; each row needs one int, or None, for each of its tokens, "
-                "as BatchEncoding.word_ids() gives them"
-            )
+def words_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
+    """As `step_failed`. Raises ValueError for a column of words, which the reference does not read."""
+    if step[2] == LABELS and "word_ids" in names:
+        raise ValueError(
+            f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
+            "BatchEncoding.word_ids() gives them"
+        )
+    return step_failed(collator, names, step, failure)
 
 
 def check_device(framework: Framework) -> None:
@@ -132,31 +114,109 @@ def check_device(framework: Framework) -> None:
             raise FallBack(str(error), "collate where torch makes plain CPU tensors by default") from error
 
 
-def run_steps(
-    columns: _core.Columns,
-    steps: tuple[Step, ...],
-    values: dict[str, Any],
-    framework: Framework,
-    layout: BatchLayout,
-    *,
-    deferred: bool = False,
-) -> Any:
-    """The outputs of a plan, as a dict or `DeferredBatch`. Raises StepFailed."""
-    factory = deferred_batch if deferred else None
-    batch = columns.run(steps, values, interop(), framework == "pt", layout, factory)
-    if isinstance(batch, tuple):
-        step, *failure = batch
-        raise StepFailed(steps[step], tuple(failure))
-    return batch
-
-
 class Labelling(NamedTuple):
     """How labels come from ids, and how to tell that a recipe for them still holds."""
 
-    # Column names -> a `_core.Labels`, or the number that fills the gaps of a copy of the ids.
-    make: Callable[[tuple[str, ...]], Any]
-    omits: tuple[str, ...]  # columns that are looked at, and do not come out
-    facts: Callable[[], tuple[Fact, ...] | None]
+    # (collator, column names) -> a `_core.Labels`, or, with `fills`, the number that fills the gaps of a copy of ids.
+    make: Callable[[Any, tuple[str, ...]], Any]
+    fills: bool = False
+    omits: tuple[str, ...] = ()  # columns that are looked at, and do not come out
+    facts: tuple[Fact, ...] | None = ()
+
+
+class Spec(NamedTuple):
+    """All that is needed to make batches of one form with a collator's options, which `facts` tell. It holds no
+    collator, so that none keeps itself alive.
+    """
+
+    framework: Any  # a `Framework`; of collators that always fall back, "other" too
+    plan: Callable[[PlanKey], Plan]
+    options: Any = None  # that plans depend on, hashable
+    names: tuple[str, ...] | None = None  # the columns that are read; None: all that the first feature has
+    optional: str | None = None  # one more, where any feature has it
+    absent: tuple[str, ...] = ()  # columns that the first feature must not have
+    main: str | None = None  # the column to pad by
+    bare: bool = False  # features are the rows of the one column, without mappings
+    plain: str | None = None  # of multiple choice, the column with one value for each example
+    layout: BatchLayout = BatchLayout(width=-1)
+    # What the steps write, by output.
+    values: Callable[[Any, PlanKey], dict[str, Any]] = lambda collator, key: {}
+    hold: Callable[[str, Any, PlanKey], Any] | None = None  # the reference's conversion of a column of features
+    failed: Callable[[Any, tuple[str, ...], Step, Failure], Why | None] = step_failed  # None: another recipe may try
+    facts: tuple[Fact, ...] | None = None  # None: not known, so nothing is remembered
+    wrapper: type | None = None
+    attributes: Mapping[str, Any] | None = None
+    deferred: Callable[..., Any] | None = None
+    check: Callable[[Any], Why | None] | None = None  # of features, before they are read
+    mismatch: Why | None = None  # why features that are not of the form fall back
+    finish: Callable[[Any, Any, Any], Any] | None = None  # (collator, batch, features) -> batch
+    refusal: Why | None = None  # of all batches
+
+    def decide(
+        self, collator: Any, names: tuple[str, ...], signature: bytes
+    ) -> tuple[tuple[Step, ...], dict[str, Any], Callable[[Any], Any] | None, Why | None]:
+        """Steps, what they write, what makes the columns that they do not, and why such batches fall back."""
+        key = PlanKey(names, signature, self.framework, memory.default_float_kind(self.framework), self.options)
+        steps, held, refusal = self.plan(key)
+        try:
+            values = {} if refusal is not None else self.values(collator, key)
+        except FallBack as reason:
+            refusal, values = reason.args, {}
+        if refusal is not None:
+            return (), {}, None, refusal
+        return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
+
+
+def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> Any:
+    try:
+        return {output: hold(column, features, key) for output, column in columns.items()}
+    except FallBack as reason:
+        return reason.args
+
+
+def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None = None, *, counts: bool = True) -> Any:
+    """The batch of `features`, or of their columns; others like it take one compiled call from now on.
+
+    counts: whether it counts as compiled. Raises FallBack, and what the functions of the spec raise.
+    """
+    torch = memory.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
+    if torch is None:
+        check_device(spec.framework)
+    known = spec.facts is not None and torch is not None
+    facts = (*(spec.facts or ()), *((CALL, call, None, result) for call, result in torch or ())) if known else ()
+    recipe = _core.Recipe(spec, facts, interop())
+    if columns is None:
+        batch = recipe.make(collator, features, counts)
+    else:
+        batch = recipe.make_of(collator, features, spec.names or (), columns, counts)
+    if batch is None:
+        which = "the same keys" if spec.names is None else f"the columns {list(spec.names)}"
+        why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
+        raise FallBack(*(spec.mismatch or why))
+    if known and columns is None:
+        _remember(collator, spec, recipe)
+    if batch is False:
+        raise FallBack("a row is longer than the batch may be", "truncate the rows when you tokenize them")
+    if type(batch) is tuple:
+        raise FallBack(*batch)
+    return batch
+
+
+_MOST_FORMS = 16
+
+
+def _remember(collator: Any, spec: Spec, recipe: _core.Recipe) -> None:
+    """Keep a recipe as `collator._quadrat_pt` or `_quadrat_np`, a function of the collator and features.
+
+    It returns a batch, why it falls back, or None for features of a form, or options, that no recipe is for.
+    """
+    known = collator.__dict__.setdefault("_quadrat_recipes", {})
+    place = spec.framework, spec.names, spec.absent, spec.bare, spec.plain, spec.layout.total
+    if place not in known and len(known) >= _MOST_FORMS:
+        known.clear()
+    known[place] = recipe
+    recipes = tuple(recipe for (framework, *_), recipe in list(known.items()) if framework == spec.framework)
+    collator.__dict__[f"_quadrat_{spec.framework}"] = _core.Recipes(recipes).runner()
 
 
 class Remembering:
@@ -170,10 +230,6 @@ class Remembering:
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
     deferred = False  # where it is no field
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
-
-    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
-        """The function that makes known batches: called with the collator and features, see `remember`."""
-        return recipe.runner()
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
@@ -223,75 +279,19 @@ def is_pad(method: Any) -> bool:
     return method is PAD or getattr(method, "_quadrat_replaces", None) is PAD
 
 
-def falls_back_plainly(collator: Any) -> bool:
-    """Whether a batch that falls back is the reference's, without anything that only quadrat can do."""
-    return (
-        not collator.deferred
-        and getattr(collator, "pad_values", None) is None
-        and getattr(collator, "rng", "torch") == "torch"
-        and not getattr(collator, "whole_word_mask", False)  # word_ids are unknown to the reference
-        and not getattr(collator, "padding_free", False)
-    )
-
-
-def remember_fallback(collator: Any, framework: Framework) -> None:
-    """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
-
-    It is kept where `remember` keeps plans, and returns NotImplemented.
-    """
+def remember_fallback(collator: Any, framework: Any, why: Why) -> None:
+    """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change."""
     tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
     cls = type(tokenizer)
-    if tokenizer is None or not own or not falls_back_plainly(collator):
+    if tokenizer is None or not own:
         return
     facts = (
         *own,
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    run = _core.Recipe(facts, interop(), framework == "pt", BatchLayout(), always=True).runner()
-    collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
-
-
-def remember(
-    collator: Any,
-    key: PlanKey,
-    plan: Plan,
-    values: dict[str, Any],
-    facts: tuple[Fact, ...] | None,
-    *,
-    falls_back: bool,
-    failed: bool = False,
-    layout: BatchLayout = BatchLayout(),  # noqa: B008 - a tuple
-    **recipe: Any,
-) -> None:
-    """Keep a plan as `collator._quadrat_pt` or `_quadrat_np`, which gives batches like this one.
-
-    Called with the collator and features it returns a batch, NotImplemented where the reference is to make it, or None
-    for a batch that it does not know.
-
-    Args:
-        values: what the steps write.
-        facts: all that the plan depends on besides its key, torch excepted; None where that is not known.
-        falls_back: whether the reference alone makes the batches that fall back.
-        failed: whether the steps failed by what a row holds; then they are tried again, now and then.
-        layout: how rows lie; its width is -1 if each batch has its own.
-        recipe: further options of `_core.Recipe`.
-    """
-    if facts is None or ((failed or plan.refusal is not None) and not falls_back):
-        return
-    known = collator.__dict__.setdefault("_quadrat_recipes", {})
-    place = key.framework, recipe.get("names"), recipe.get("bare"), recipe.get("plain")
-    found = known.get(place)
-    if found is None or not found.holds(collator):
-        torch = memory.torch_facts_of_plain_tensors() if key.framework == "pt" else ()
-        if torch is None:  # it makes no plain CPU tensors
-            return
-        facts = *facts, *((CALL, function, None, result) for function, result in torch)
-        everything = facts, interop(), key.framework == "pt", layout
-        found = _core.Recipe(*everything, falls_back=falls_back, **recipe)
-    steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
-    known[place] = found.extended(key.names, key.signature, steps, written, failed)
-    collator.__dict__[f"_quadrat_{key.framework}"] = collator._runner(known[place])
+    spec = Spec(framework if framework in ("pt", "np") else "other", planned(lambda key: Plan()), refusal=why)
+    _remember(collator, spec, _core.Recipe(spec, facts, interop()))
 
 
 def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:
@@ -381,11 +381,5 @@ def _items_facts(values: Any) -> tuple[Fact, ...] | None:
     return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
 
 
-def as_encoding(data: Any) -> Any:
-    """A `BatchEncoding` of these columns, as `BatchEncoding(data)` makes it, without its loops."""
-    if isinstance(data, DeferredBatch):
-        return data.as_encoding()
-    batch = BatchEncoding.__new__(BatchEncoding)
-    batch.__dict__.update(EMPTY_ENCODING)
-    batch.__dict__["data"] = data
-    return batch
+# The wrapper and attributes of a batch that is a `BatchEncoding`.
+ENCODING: dict[str, Any] = {"wrapper": BatchEncoding, "attributes": EMPTY_ENCODING}

@@ -5,49 +5,32 @@ Written against transformers 4.57 and 5.x. The reference looks at the first row 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from quadrat.input import columns as col
-from quadrat.input.rows import each_of, first_of
+from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
-from quadrat.planning import plan_cache
-from quadrat.planning.conversion import is_nested_list, stack_nested_lists
+from quadrat.planning.conversion import stack_nested_lists
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, own_facts, planned
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 
 
-def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
-    """The columns of a batch, stacked, keys in the reference's order. Raises FallBack."""
-    names, columns = plan_cache.collected(features)
-    plan_cache.check_device(framework)
-    key = plan_cache.key_of(names, columns, framework, ((), (), ()))
-    unlike = col.OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
-    if unlike:
-        first = first_of(features)
-        missing = tuple(name for name in names if first[name] is None)
-        strings = tuple(name for name in names if isinstance(first[name], str))
-        key = key._replace(options=(missing, strings, tuple(name for name in names if is_nested_list(first[name]))))
-    plan = stacked_plan(key)
-    if plan.refusal is None:
-        batch = plan_cache.run_steps(columns, plan.steps, {}, framework, col.BatchLayout())
-        for name, column in plan.held.items():
-            batch[name] = _reference_column(column, features, framework)
-    if names and (plan.refusal is not None or not (plan.held or unlike)):
-        plan_cache.remember(collator, key, plan, {}, plan_cache.own_facts(collator), falls_back=True)
-    if plan.refusal is not None:
-        raise FallBack(*plan.refusal)
-    return batch
+def stacked_spec(collator: Any, framework: Framework) -> Spec:
+    """Batches whose columns are stacked, keys in the reference's order."""
+    return Spec(framework, stacked_plan, hold=_reference_column, facts=own_facts(collator))
 
 
-@plan_cache.planned
-def stacked_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
+@planned
+def stacked_plan(key: PlanKey) -> Plan:
     """What becomes of the columns: labels first."""
     names, shapes = key.names, col.column_shapes(key.signature)
-    missing, strings, nested = key.options  # columns whose first value is None, a str, a list of lists
+    missing = [name for name, shape in zip(names, shapes, strict=True) if shape.none]
+    strings = [name for name, shape in zip(names, shapes, strict=True) if shape.text]
     outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
     label = next((name for name in _LABELS if name in names and name not in missing), None)
     if label is not None:
@@ -61,9 +44,9 @@ def stacked_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     steps = [(name, index, *_action(shapes[index], kind)) for name, (index, kind) in outputs.items()]
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
-    if held and not nested and not lists:
+    if held and not lists and not any(shape.nested for shape in shapes):
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know", AS_FAST)
-    return plan_cache.Plan(tuple(steps), held)
+    return Plan(tuple(steps), held)
 
 
 def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
@@ -72,7 +55,7 @@ def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
     return col.STACK if shape.forms & ~col.SINGLE_NUMBERS else col.NUMBERS, kind
 
 
-def _kind(shape: col.ColumnShape, key: plan_cache.PlanKey) -> int | None:
+def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
     if shape.forms == col.NUMBER or not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
@@ -81,7 +64,7 @@ def _kind(shape: col.ColumnShape, key: plan_cache.PlanKey) -> int | None:
     return None if kind is not None and of_numbers and not torch_has(kind, of_numbers=True) else kind
 
 
-def _label_kind(shape: col.ColumnShape, name: str, key: plan_cache.PlanKey) -> int | None:
+def _label_kind(shape: col.ColumnShape, name: str, key: PlanKey) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
     if name == "label_ids" and shape.forms & ~col.DEEP == (col.TENSOR if key.framework == "pt" else col.ARRAY):
         return _only_kind(shape.kinds, key.framework)
@@ -106,13 +89,13 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
     return kind if kinds in col.KEPT_KINDS or framework == "np" or torch_has(kind) else None
 
 
-def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
+def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
         values = [feature[name] for feature in each_of(features)]
-        if name not in (*_LABELS, "labels") and (tensor := stack_nested_lists(values, framework)) is not None:
+        if name not in (*_LABELS, "labels") and (tensor := stack_nested_lists(values, key.framework)) is not None:
             return tensor
-        (tensor,) = originals.default_data_collator([{name: value} for value in values], framework).values()
+        (tensor,) = originals.default_data_collator([{name: value} for value in values], key.framework).values()
     return tensor
 
 

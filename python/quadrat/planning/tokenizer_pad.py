@@ -19,9 +19,8 @@ from quadrat.planning.conversion import by_lists, first_value, framework_of, is_
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
-from quadrat.planning.padded import pad_features, warns_of_fast
-from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
-from quadrat.support.counts import count_planned
+from quadrat.planning.padded import padded_spec, warns_of_fast
+from quadrat.planning.plan_cache import PadOptions, Remembering, is_pad, make
 from quadrat.support.memory import Framework, is_tensor
 
 _PYTHON_ROWS = (list, tuple)
@@ -167,15 +166,13 @@ class TokenizerPad(Remembering):
         """The batch; None where the reference is to make it."""
         run = self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
         if run is not None and (batch := run(self, features)) is not None:
-            return None if batch is NotImplemented else batch
+            return None if type(batch) is tuple else batch
         try:
             require_known("tokenizer_pad", self.return_tensors)
-            batch = as_encoding(pad_features(self, features, self.return_tensors, self._options))
+            return make(self, padded_spec(self, self.return_tensors, self._options), features)
         except FallBack as reason:
             log_once(self, reason.args, counts=False)
             return None
-        count_planned()
-        return batch
 
 
 # By the identity of the tokenizer; then by class, options and framework.

@@ -16,16 +16,16 @@ from transformers.data import data_collator as theirs
 
 from quadrat import _core
 from quadrat.input import columns as col
-from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.planning import plan_cache
-from quadrat.planning.bare_rows import columns_of_ids
-from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.planning.bare_rows import make_rows
+from quadrat.planning.fallback import FallBack, Why, rounded_up
 from quadrat.planning.language_modeling import masking_facts
 from quadrat.planning.padded import require_tokenizer
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, numpy_origin, python_origin, torch_origin
-from quadrat.support.memory import INT64, KINDS, Framework, interop
+from quadrat.support.memory import INT64, KINDS, Framework
 
 
 class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
@@ -176,13 +176,12 @@ _METHODS = {name: getattr(Reference, name) for name in _NAMES}
 # The fields that masking depends on.
 _FIELDS = (
     *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
-    "return_tensors",
+    *("return_tensors", "pad_to_multiple_of", "deferred"),
 )
 
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
 _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
-_STEPS = (("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64))
 
 
 def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
@@ -192,35 +191,35 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
         if getattr(cls, name) is not method or name in collator.__dict__:
             raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
     require_tokenizer(tokenizer)
-    plan_cache.check_device(framework)
-    columns = columns_of_ids(features)
-    # Column 1, if any feature has them: positions that continue the word before.
-    if first_mapping(features) is not None and columns.add_optional(features, "chinese_ref", interop()) < 0:
-        raise FallBack("features are not a list of plain mappings with 'input_ids'", "give dicts")
-    left = tokenizer.padding_side != "right"
-    width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
-    values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    try:
-        return plan_cache.run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
-    except plan_cache.StepFailed as error:
-        raise FallBack(f"{col.explain(error.failure)}, or has no token", "give ids of the vocabulary") from error
+    left, multiple = tokenizer.padding_side != "right", collator.pad_to_multiple_of
+    rounded_up(0, multiple)
+    spec = Spec(
+        framework,
+        _word_plan,
+        left,
+        names=("input_ids",),
+        optional="chinese_ref",  # positions that continue the word before
+        main="input_ids",
+        layout=col.BatchLayout(-1, multiple or 1, left),
+        values=_values,
+        failed=_failed,
+        facts=_facts(collator, framework),
+        mismatch=("features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"),
+    )
+    return make_rows(collator, spec, features)
 
 
-def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:
-    """What pads the ids and makes their labels: kept, for as long as nothing it depends on has changed."""
-    place = f"_quadrat_words_{framework}_{pads:d}_{joined:d}"
-    guard, values = collator.__dict__.get(place, (None, {}))
-    if guard is not None and guard.holds(collator):
-        return values  # type: ignore[no-any-return]
+def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
     pad_id = None if collator.tokenizer.pad_token is None else collator.tokenizer.pad_token_id
-    no_id = type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS
-    if no_id and (pads or collator.tokenizer.pad_token is not None):
+    needs_one = collator.tokenizer.pad_token is not None or not col.column_shapes(key.signature)[0].full
+    if needs_one and (type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS):
         raise FallBack("the tokenizer has no pad token with an id", "set tokenizer.pad_token")
-    values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
-    facts = _facts(collator, framework)
-    if facts is not None:
-        collator.__dict__[place] = _core.Guard(facts), values
-    return values
+    return {"input_ids": pad_id, "labels": _labels(collator, key.framework, pad_id, joined=len(key.names) > 1)}
+
+
+def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why:
+    del collator, names, step
+    return f"{col.explain(failure)}, or has no token", "give ids of the vocabulary"
 
 
 def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
@@ -229,7 +228,8 @@ def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] |
     own, state = collator.__dict__, tokenizer.__dict__
     names = ("pad_token", "pad_token_id")
     masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
-    if masked is None or not own.keys() >= set(_FIELDS) or any(hasattr(type(tokenizer), name) for name in names):
+    keeps = own.keys() >= set(_FIELDS) and "padding_side" in state
+    if masked is None or not keeps or any(hasattr(type(tokenizer), name) for name in names):
         return None
     return (
         *((plan_cache.OWN, None, name, own[name]) for name in _FIELDS),
@@ -239,6 +239,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] |
         (plan_cache.ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
         (plan_cache.ABSENT, state, "_convert_id_to_token", None),
         *((plan_cache.ABSENT, state, name, None) for name in names),
+        (plan_cache.ENTRY, state, "padding_side", state["padding_side"]),
         (plan_cache.ATTRIBUTE, random, "shuffle", random.shuffle),
         *masked,
     )
@@ -275,22 +276,22 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
     return None, origin
 
 
-def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bool) -> tuple[int, bool]:
-    """The width of the batch, and whether any row is padded to it."""
-    forms, _, kinds, shortest, longest, _ = columns.describe(0)
-    if forms == col.LIST:
-        whole = kinds == col.PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
-    elif forms == col.ARRAY:
-        whole = shortest > 0 and (kinds == col.PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
+@planned
+def _word_plan(key: PlanKey) -> Plan:
+    shape, *joined = col.column_shapes(key.signature)
+    if shape.forms == col.LIST:
+        left = key.options
+        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and left)  # nothing, on the left, overwrites all
+    elif shape.forms == col.ARRAY:
+        converts = key.framework == "pt" and not shape.kinds & ~_ARRAY_KINDS
+        whole = not shape.empty and (shape.kinds == col.PYTHON_INTS or converts)
     else:
-        whole = shortest > 0 and forms == col.TENSOR and framework == "pt" and kinds == col.PYTHON_INTS
-    if not whole and not longest:
+        tensors = key.framework == "pt" and shape.forms == col.TENSOR and shape.kinds == col.PYTHON_INTS
+        whole = not shape.empty and tensors
+    if not whole and not shape.kinds and not shape.forms & ~col.ROWS:
         raise FallBack("all rows are empty", "leave them out")
     if not whole:
         raise FallBack("'input_ids' are not rows of whole numbers, all in one form", "give lists of ints")
-    if len(columns) > 1:
-        forms, _, kinds, *_ = columns.describe(1)
-        if forms & ~(col.LIST | col.MEMORY_ROWS) or kinds & ~_ARRAY_KINDS:
-            raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
-    width = rounded_up(longest, multiple)
-    return width, shortest < width
+    if any(one.forms & ~(col.LIST | col.MEMORY_ROWS) or one.kinds & ~_ARRAY_KINDS for one in joined):
+        raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
+    return Plan((("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64)))

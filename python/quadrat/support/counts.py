@@ -26,23 +26,16 @@ class Stats(NamedTuple):
 class _Counts:
     def clear(self) -> None:
         self.lock = threading.Lock()
-        self.planned = 0
-        # Of counting; and of the batches that compiled code knew, how many before a pause and how many in pauses.
-        self.pauses = self.before = self.uncounted = 0
+        # Of counting; and of the batches that compiled code made, known and planned ones, before a pause and in pauses.
+        self.pauses, self.before, self.uncounted = 0, (0, 0), (0, 0)
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
-        _core.known_batches(True)
+        _core.made_batches(True)
 
 
 _counts = _Counts()
 _counts.clear()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_counts.clear)
-
-
-def count_planned(batches: int = 1) -> None:
-    """Adds batches for which a plan was made."""
-    with _counts.lock:
-        _counts.planned += batches * counting()
 
 
 def count_fallback(kind: str, cause: str) -> bool:
@@ -62,7 +55,7 @@ def uncounted() -> Iterator[None]:
     """Batches that are made meanwhile do not count."""
     with _counts.lock:
         if counting():
-            _counts.before = _core.known_batches(False)
+            _counts.before = _core.made_batches(False)
         _counts.pauses += 1
     try:
         yield
@@ -70,7 +63,9 @@ def uncounted() -> Iterator[None]:
         with _counts.lock:
             _counts.pauses -= 1
             if counting():  # of pauses that overlap, the last one
-                _counts.uncounted += _core.known_batches(False) - _counts.before
+                made = zip(_core.made_batches(False), _counts.before, _counts.uncounted, strict=True)
+                known, planned = (now - before + more for now, before, more in made)
+                _counts.uncounted = known, planned
 
 
 def counting() -> bool:
@@ -98,9 +93,10 @@ def stats(*, reset: bool = False) -> Stats:
         Stats(compiled=3, remembered=2, fell_back=0, causes={})
     """
     with _counts.lock:
-        known, planned = _core.known_batches(reset), _counts.planned
-        remembered = (known if counting() else _counts.before) - _counts.uncounted
+        made = _core.made_batches(reset)
+        made = made if counting() else _counts.before
+        remembered, planned = (all_ - left_out for all_, left_out in zip(made, _counts.uncounted, strict=True))
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
         if reset:
-            _counts.planned, _counts.before, _counts.uncounted, _counts.causes = 0, 0, 0, {}
+            _counts.before, _counts.uncounted, _counts.causes = (0, 0), (0, 0), {}
     return Stats(planned + remembered, remembered, sum(causes.values()), causes)

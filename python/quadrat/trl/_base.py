@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS
+from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS, ColumnShape
 from quadrat.planning.fallback import FallBack
-from quadrat.planning.plan_cache import collected
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -21,15 +19,11 @@ class TrlCollator(MixinCollator):
     _quadrat_instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
 
 
-def read(features: Any, names: Sequence[str]) -> _core.Columns:
-    """Columns of lists, tuples or arrays of ints. Raises FallBack where one holds something else."""
-    _, columns = collected(features, tuple(names))
-    for index, name in enumerate(names):
-        found, _, kinds, *_ = columns.describe(index)
-        forward = not found & ARRAY or columns.steps_forward(index)
-        if found & ~(PYTHON_ROWS | ARRAY) or kinds & ~PYTHON_INTS or not forward:
+def require_ints(names: Sequence[str], shapes: Sequence[ColumnShape]) -> None:
+    """Raises FallBack unless the first columns, as many as there are shapes, are lists, tuples or arrays of ints."""
+    for name, shape in zip(names, shapes, strict=False):
+        if shape.forms & ~(PYTHON_ROWS | ARRAY) or shape.kinds & ~PYTHON_INTS or shape.backward:
             raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
-    return columns
 
 
 def require_token(pad_token_id: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,12 +13,12 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS
-from quadrat.input.rows import MAIN, Rows, first_of
+from quadrat.input.rows import MAIN, Rows
 from quadrat.planning.diagnosis import Role
-from quadrat.planning.fallback import FallBack, first_feature, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
-from quadrat.support.memory import INT32, INT64, Framework
-from quadrat.trl._base import TrlCollator, read, require_token
+from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.support.memory import INT32, INT64, interop
+from quadrat.trl._base import TrlCollator, require_ints, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]
 
@@ -68,16 +67,30 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)
         require_token(self.pad_token_id)
-        check_device(framework)
-        positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
-        packed = SEQ_LENGTHS in first and (self.padding_free or positions)
-        names = (MAIN, *(("labels",) if "labels" in first else ()), *((SEQ_LENGTHS,) if packed else ()))
-        columns = read(features, names)
-        if not _has_plain_start(features):
-            raise FallBack("the first row is empty, or has no labels", "leave it out, or give labels to all rows")
-        self._require_newest(first, columns)
-        batch = self._run(columns, names, framework, positions=positions)
-        return self._finished(batch) if self.padding_free else batch
+        flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
+        rounded_up(0, multiple)
+        positions = not flattens and bool(getattr(self, "return_position_ids", False))
+        told_apart = [name for name in ("labels", SEQ_LENGTHS) if name in first]
+        names = (MAIN, *told_apart)
+        self._require_newest(first, features, names)
+        packed = SEQ_LENGTHS in first and (flattens or positions)
+        documents = names.index(SEQ_LENGTHS) if packed else -1
+        defers = self.deferred and not flattens and not positions
+        spec = Spec(
+            framework,
+            sft_plan,
+            (flattens, positions, packed),
+            names,
+            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in first),
+            main=None if flattens else MAIN,
+            layout=col.BatchLayout(-1, multiple or 1, False, _IGNORED, seq_lengths=documents),
+            values=_values,
+            facts=own_facts(self) if _REMEMBERS else None,
+            deferred=deferred_batch if defers else None,
+            check=None if "labels" in first else _have_no_labels,
+            finish=_finished if flattens else None,
+        )
+        return make(self, spec, features)  # type: ignore[no-any-return]
 
     def _quadrat_reads(self, features: Any) -> dict[str, Role]:
         reads = {MAIN: Role.TOKENS}
@@ -87,73 +100,46 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             reads[SEQ_LENGTHS] = Role.SIZES
         return reads
 
-    def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, positions: bool) -> Any:
-        flattens = bool(self.padding_free)
-        width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
-        rounded_up(0, self.pad_to_multiple_of)
-        key = key_of(names, columns, framework, (flattens, positions), (0, width))
-        plan = sft_plan(key)
-        if plan.refusal is not None:
-            raise FallBack(*plan.refusal)
-        values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
-        defers = self.deferred and not flattens and not positions
-        documents = names.index(SEQ_LENGTHS) if SEQ_LENGTHS in names else -1
-        layout = col.BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED, seq_lengths=documents)
-        batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
-        if _REMEMBERS and not any(shape.forms & col.ARRAY for shape in col.column_shapes(key.signature)):
-            told_apart = ("labels", SEQ_LENGTHS) if flattens or positions else ("labels",)
-            remember(
-                self,
-                key,
-                plan,
-                values,
-                own_facts(self),
-                falls_back=False,
-                main=None if flattens else MAIN,
-                layout=layout._replace(width=-1),
-                names=names,
-                absent=tuple(name for name in told_apart if name not in names),
-                deferred=deferred_batch if defers else None,
-            )
-        return batch
-
-    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
-        run = recipe.runner()
-
-        def checked(collator: Any, features: Any) -> Any:
-            batch = run(collator, features)
-            if batch is None or not _has_plain_start(features):
-                return None
-            return collator._finished(batch) if collator.padding_free else batch
-
-        return checked
-
-    def _require_newest(self, first: Any, columns: _core.Columns) -> None:
+    def _require_newest(self, first: Any, features: Any, names: tuple[str, ...]) -> None:
         """Raises FallBack for what only older classes do: cut rows, and make labels of masks."""
         limit = getattr(self, "max_length", None)
         if limit is not None and not self.padding_free:
-            longest = max(columns.longest(index) for index in range(len(columns)))
+            found = _core.collect(features, names, interop())
+            longest = 0 if found is None else max(found[1].longest(index) for index in range(len(names)))
             if type(limit) is not int or longest > limit:
                 raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
         if not _REMEMBERS and ("completion_mask" in first or "assistant_masks" in first):
             raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
-    def _finished(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
-        bounds = batch["cu_seq_lens_q"]
-        if self.pad_to_multiple_of is not None:
-            total = batch[MAIN].shape[1]
-            rows, end = len(bounds) - 1, int(bounds[-1])
-            if rest := total - end:
-                one = self.padding_is_one_sequence
-                batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
-                batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
-                more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
-                bounds = torch.cat([bounds, more.to(torch.int32)])
-                longest = max(batch["max_length_q"], rest if one else 1)
-                batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
-        batch["cu_seq_lens_k"] = bounds
-        return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
+
+def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
+    del key
+    return {MAIN: collator.pad_token_id, "labels": _IGNORED, "position_ids": 0}
+
+
+def _have_no_labels(features: Any) -> Why | None:
+    if isinstance(features, Rows) or not any("labels" in row for row in features):
+        return None
+    return "the first row has no labels, and others have", "give labels to all rows, or to none"
+
+
+def _finished(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
+    """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
+    del features
+    bounds = batch["cu_seq_lens_q"]
+    if collator.pad_to_multiple_of is not None:
+        total = batch[MAIN].shape[1]
+        rows, end = len(bounds) - 1, int(bounds[-1])
+        if rest := total - end:
+            one = collator.padding_is_one_sequence
+            batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
+            batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
+            more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
+            bounds = torch.cat([bounds, more.to(torch.int32)])
+            longest = max(batch["max_length_q"], rest if one else 1)
+            batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
+    batch["cu_seq_lens_k"] = bounds
+    return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
 
 
 # Older classes have more options, which batches depend on.
@@ -169,10 +155,13 @@ def outputs() -> tuple[str, ...] | None:
 
 @planned
 def sft_plan(key: PlanKey) -> Plan:
-    """The outputs, in order. The options in the key: whether rows are joined, and whether positions are asked for."""
+    """The outputs, in order."""
     shapes = col.column_shapes(key.signature)
     label = key.names.index("labels") if "labels" in key.names else 0
-    joins, positions = key.options
+    joins, positions, packed = key.options
+    require_ints(key.names, shapes if packed else shapes[: label + 1])
+    if not (shapes[0].starts and shapes[label].starts):  # torch takes it for floats, and all others too
+        raise FallBack("the first row is empty", "leave empty rows out")
     if not joins:
         steps: list[col.Step] = [(MAIN, 0, col.PAD, INT64), ("labels", label, col.PAD_OWN, INT64)]
         if positions:
@@ -194,16 +183,3 @@ def sft_plan(key: PlanKey) -> Plan:
             ("seq_idx", 0, col.SEQUENCES, INT32),
         )
     )
-
-
-def _has_plain_start(features: Any) -> bool:
-    """Whether the first row has tokens and labels, and all rows have the columns that it has.
-
-    Without tokens torch takes the first row for floats, and all others too.
-    """
-    first = first_of(features)
-    if SEQ_LENGTHS in first and not (isinstance(features, Rows) or all(SEQ_LENGTHS in row for row in features)):
-        return False
-    if "labels" in first:
-        return bool(len(first[MAIN]) and len(first["labels"]))
-    return bool(len(first[MAIN])) and (isinstance(features, Rows) or not any("labels" in row for row in features))
