@@ -1,7 +1,9 @@
 """Batch after batch through one collator: options and tokenizers that change, and batches known to fall back."""
 
 import copy
+import itertools
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat import _core
-from quadrat.input.columns import BatchLayout
+from quadrat.planning import plan_cache
 from quadrat.support import memory
 from support import samples
 from support.compare import (
@@ -151,9 +153,13 @@ def pair(name: str, tokenizer: Any, options: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def known(collator: Any, features: Any) -> Any:
-    """What a collator knows of such batches: NotImplemented, to fall back."""
+    """What a collator knows of such batches: (reason, remedy), to fall back."""
     run = vars(collator).get(collator._memory_of(collator.return_tensors))
     return None if run is None else run(collator, features)
+
+
+def known_to_fall_back(collator: Any, features: Any) -> bool:
+    return type(known(collator, features)) is tuple
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,7 +168,7 @@ def test_is_remembered(kind):
     name, tokenizer, options, features = KINDS[kind]
     reference, collator = pair(name, tokenizer, options)
     assert_identical(reference, collator, features)
-    assert known(collator, features) is NotImplemented
+    assert known_to_fall_back(collator, features)
     assert_identical(reference, collator, features)
     assert_identical(reference, collator, tuple(features))
     columns = {column: [feature[column] for feature in features] for column in features[0]}
@@ -184,7 +190,6 @@ def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
         setattr(collator, option, value)
     for _ in range(3):
         batch = collator(features)
-        assert known(collator, features) is not NotImplemented
         assert isinstance(batch, quadrat.DeferredBatch if collator.deferred else type(plain))
         assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
 
@@ -196,23 +201,19 @@ def test_other_kinds_stay_fast():
     for _ in range(2):
         collator(floats)
         collator(ints)
-    assert known(collator, floats) is NotImplemented
+    assert known_to_fall_back(collator, floats)
     assert known(collator, ints)["labels"].tolist() == collator(ints)["labels"].tolist()
 
 
-def test_what_failed_by_its_rows_is_tried_again():
-    """Rows that hold a float among ints fall back; those of the same kind that do not are fast again, before long."""
+def test_what_failed_by_its_rows_says_nothing_of_others():
+    """Rows that hold a float among ints fall back; those of the same kind that do not are made at once."""
     reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
     odd, even = rows(score=lambda n: [1, 0.5]), rows(score=lambda n: [1, 2])
-    for _ in range(12):
+    for _ in range(3):
         assert_identical(reference, collator, odd)
-    assert known(collator, odd) is NotImplemented
-    tried = 0
-    while known(collator, even) is NotImplemented:
-        tried += 1
-        assert tried < 64
-    assert_identical(reference, collator, even)
-    assert known(collator, even) is not NotImplemented
+        assert known_to_fall_back(collator, odd)
+        assert_identical(reference, collator, even)
+        assert not known_to_fall_back(collator, even)
 
 
 def test_errors_are_explained_as_before():
@@ -220,7 +221,7 @@ def test_errors_are_explained_as_before():
     tokenizer.pad_token = None
     collator = quadrat.DataCollatorWithPadding(tokenizer)
     said = [str(outcome(collator, rows())[1]) for _ in range(3)]
-    assert known(collator, rows()) is NotImplemented
+    assert known_to_fall_back(collator, rows())
     assert said[0] == said[1] == said[2]
     assert "quadrat: " in said[0]
 
@@ -245,28 +246,87 @@ def test_flattening():
     features = [{"input_ids": torch.arange(n).float()} for n in (3, 2)]
     collator = quadrat.DataCollatorWithFlattening()
     assert_same_batch(collator(features), collator(features))
-    if collator._falls_back_plainly():
-        assert known(collator, features) is NotImplemented
+    assert known_to_fall_back(collator, features)
     assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.DeferredBatch)
 
 
 def test_known_fallback_takes_lists_and_tuples_only():
-    run = _core.Recipe((), memory.interop(), False, BatchLayout(), always=True).runner()
-    assert run(None, []) is run(None, ()) is NotImplemented
+    spec = plan_cache.Spec("np", plan_cache.planned(lambda key: plan_cache.Plan()), refusal=("so", None))
+    run = _core.Recipes((_core.Recipe(spec, (), memory.interop()),)).runner()
+    assert run(None, []) == run(None, ()) == ("so", None)
     assert run(None, {}) is run(None, None) is None
 
 
-def test_other_kinds_are_fast_again_after_batches_that_fell_back():
-    """Many in a row fall back without a look, and never where an option has changed."""
-    matrices, numbers = DEFAULT["matrices"], [{"row": [1, 2], "label": 1} for _ in range(2)]
+def test_each_batch_counts_under_its_own_cause():
+    conflict = [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)]
+    matrices = DEFAULT["matrices"]
     collator = quadrat.DefaultDataCollator()
-    for batch in (numbers, *[matrices] * 40):
+    for batch in (conflict, matrices):
         collator(batch)
-    assert known(collator, matrices) is NotImplemented
-    for _ in range(16):
-        assert torch.equal(collator(numbers)["row"], torch.tensor([[1, 2]] * 2))
-    assert known(collator, numbers) is not NotImplemented
-    for _ in range(40):
-        collator(matrices)
-    collator.deferred = True
-    assert isinstance(collator(numbers), quadrat.DeferredBatch)
+    quadrat.stats(reset=True)
+    for batch in (*[conflict] * 4, matrices):
+        collator(batch)
+    causes = quadrat.stats().causes
+    assert sorted(causes.values()) == [1, 4]
+    assert ["'labels' are there" in cause for cause, count in causes.items() if count == 4] == [True]
+
+
+def kinds_of(name: str) -> list[Any]:
+    """Eight kinds of batches, at least, of a collator."""
+    if name == "DataCollatorForMultipleChoice":
+        return [
+            [{"input_ids": [list(range(5, 5 + n + (i if uneven else 0))) for i in range(choices)], label: 0, **more}]
+            for n, uneven, choices, label, more in itertools.product(
+                (3,), (False, True), (2, 3), ("label", "labels"), ({}, {"score": 1.5})
+            )
+        ]
+    bare = name.endswith(("LanguageModeling", "WordMask"))
+    made: list[Any] = []
+    for convert, equal in itertools.product((list, tuple, np.array, torch.tensor), (False, True)):
+        ids = [list(range(5, 5 + n)) for n in ((4, 4) if equal else (4, 2))]
+        made.append([{"input_ids": convert(one), "attention_mask": convert([1] * len(one))} for one in ids])
+        made.append([{"input_ids": convert(one), "labels": convert(one)} for one in ids])
+        made += [[convert(one) for one in ids]] * bare
+    return made
+
+
+@pytest.mark.parametrize("name", [*samples.TWINS])
+def test_kinds_in_turn_are_remembered(name):
+    """Every kind that is made compiled is remembered, whatever comes in between, by threads too."""
+    reference, collator = samples.pair(name)
+    kinds = [kind for kind in kinds_of(name) if _is_compiled(name, kind)]
+    assert len(kinds) >= 8
+    for kind in kinds:
+        assert_identical(reference, collator, kind, calls=1)
+    quadrat.stats(reset=True)
+    for _ in range(3):
+        for kind in kinds:
+            collator(kind)
+    assert quadrat.stats()[:3] == (3 * len(kinds), 3 * len(kinds), 0)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(collator, kinds * 8))
+    assert quadrat.stats()[:3] == (11 * len(kinds), 11 * len(kinds), 0)
+
+
+def _is_compiled(name: str, kind: Any) -> bool:
+    collator = samples.make(quadrat, name)
+    quadrat.stats(reset=True)
+    outcome(collator, copy.deepcopy(kind))
+    return quadrat.stats().compiled == 1
+
+
+def test_columns_that_the_reference_converts_are_known():
+    reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
+    boxes = rows(boxes=lambda n: [[1, 2], [3, 4]])
+    for batch in (boxes, rows(boxes=lambda n: [[5, 6], [7, 8]])):
+        assert_identical(reference, collator, batch)
+    quadrat.stats(reset=True)
+    collator(boxes)
+    assert quadrat.stats().remembered == 1
+
+
+def test_more_kinds_than_are_kept():
+    reference, collator = (module.DefaultDataCollator() for module in (transformers, quadrat))
+    for _ in range(2):
+        for number in range(80):
+            assert_identical(reference, collator, [{f"x{number}": [1, number]} for _ in range(2)], calls=1)
