@@ -17,6 +17,7 @@ from transformers import BatchEncoding, BatchFeature
 from quadrat import _core
 from quadrat.input import columns as ingest
 from quadrat.input.columns import BatchLayout
+from quadrat.planning import plan_cache
 from quadrat.planning.plan_cache import CALL
 from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat, move
@@ -314,10 +315,8 @@ def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
     values, offsets = np.arange(6), np.array([0, 3, 6])
     column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
     rows, interop = _core.TableRows(_core.Table(("ids",), [column])), memory.interop()
-    _, columns = _core.collect(rows, None, interop)
-    recipe = _core.Recipe((), interop, False, BatchLayout())
-    steps = (("ids", 0, ingest.STACK, INT64),)
-    run = recipe.extended(("ids",), columns.signature(0, 1), steps, {}).runner()
+    plan = plan_cache.planned(lambda key: plan_cache.Plan((("ids", 0, ingest.STACK, INT64),)))
+    run = _core.Recipes((_core.Recipe(plan_cache.Spec("np", plan), (), interop),)).runner()
     assert run(None, rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
     offsets[1] = 99
     for call in (lambda: _core.collect(rows, None, interop), lambda: run(None, rows)):

@@ -73,7 +73,7 @@ enum Lengths : std::uint32_t {
 };
 
 // More that a signature says of a column; bits.
-enum Traits : std::uint32_t {
+enum Trait : std::uint32_t {
     trait_starts = 1,    // its first row is not empty
     trait_empty = 2,     // some row is empty
     trait_backward = 4,  // some array does not step forward by whole elements
@@ -101,7 +101,7 @@ struct Column {
     std::int64_t total = 0;
     bool objects = false;  // whether any owner is to be read
     bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
-    std::uint32_t others = trait_nothing;       // Traits of the rows of form_other
+    std::uint32_t others = trait_nothing;       // Trait, of the rows of form_other
     std::vector<std::unique_ptr<char[]>> kept;  // numbers of rows whose owner is not asked again
 
     explicit Column(std::int64_t rows_expected);
@@ -171,7 +171,7 @@ public:
     void cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths);
 
     // What a decision about this batch can depend on, six bytes a column: forms, first form, kinds (two bytes), Lengths
-    // and Traits. bounded: whether the width of the batch does not follow from its rows.
+    // and Trait. bounded: whether the width of the batch does not follow from its rows.
     std::string signature(std::size_t main, std::int64_t width, bool bounded) const;
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.

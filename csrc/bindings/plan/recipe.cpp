@@ -105,7 +105,8 @@ bool Recipe::admits(const py::object& features) const {
         return true;
     }
     if (bare_) {
-        return is_sequence(features) && !PlainDicts(*interop_).dict_of(item_of(features.ptr(), 0));
+        const py::object row = is_sequence(features) ? item_of(features.ptr(), 0) : py::object();
+        return row && (is_sequence(row) || !PlainDicts(*interop_).dict_of(row));
     }
     const TableRows* const rows = table_rows(features);
     py::object first;

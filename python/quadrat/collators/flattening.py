@@ -22,7 +22,7 @@ from quadrat.ops.flatten import Names
 from quadrat.planning.diagnosis import Reads, Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
-from quadrat.planning.plan_cache import CALL, Fact, make, own_facts
+from quadrat.planning.plan_cache import CALL, Fact, items_facts, joined_facts, make, own_facts
 from quadrat.support.mappings import is_plain
 from quadrat.varlen.names import outputs
 
@@ -181,10 +181,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false", "give True or False"):
             plan = self._flattening(first, framework)._replace(packed=packed)
-        own, extra = own_facts(self), (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
+        extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
         labels = () if self.scalar_labels or plan.label is not None else ("labels",)
         options: dict[str, Any] = {
-            "facts": None if own is None else (*own, *self._facts()),
+            "facts": joined_facts(own_facts(self), items_facts(self.pad_values), self._facts()),
             "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
             "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
         }

@@ -238,6 +238,8 @@ def flat_plan(key: PlanKey) -> Plan:
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
         steps.append((name, index, col.JOIN, kind))
+    if packed and (shapes[-1].forms & ~col.ROWS or shapes[-1].kinds & ~col.INTS):
+        raise FallBack(f"column '{SEQ_LENGTHS}' does not say how long documents are", "give lists of ints")
     for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")

@@ -44,9 +44,10 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     if apart and collator.rng == "philox":
         raise FallBack("masking is left to the collator's methods")  # which must be told where the rows are
     if bare:
-        labelling = None if apart else _labelling(collator, framework)
-        batch = make_rows(collator, rows_spec(collator, framework, multiple, labelling), features)
-        return _mask_apart(collator, batch, framework) if apart else batch
+        if apart:
+            padded = make_rows(collator, rows_spec(collator, framework, multiple, facts=None), features)
+            return _mask_apart(collator, padded, framework)
+        return make_rows(collator, rows_spec(collator, framework, multiple, _labelling(collator, framework)), features)
     options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
     if apart:
         padded = make(collator, padded_spec(collator, framework, options, facts=None, deferred=None), features)

@@ -312,7 +312,7 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers.
     """
-    tokenizer, own, extra = collator.tokenizer, own_facts(collator), _items_facts(getattr(collator, "pad_values", None))
+    tokenizer, own, extra = collator.tokenizer, own_facts(collator), items_facts(getattr(collator, "pad_values", None))
     cls, state = type(tokenizer), tokenizer.__dict__
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
     if asks_tokenizer(options):
@@ -373,7 +373,8 @@ def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | Non
     )
 
 
-def _items_facts(values: Any) -> tuple[Fact, ...] | None:
+def items_facts(values: Any) -> tuple[Fact, ...] | None:
+    """The facts that `pad_values` has these items; None where it is no plain dict."""
     if values is None:
         return ()
     if type(values) is not dict or not all(type(name) is str for name in values):
