@@ -127,7 +127,7 @@ bool Recipe::admits(const py::object& features) const {
         }
         return true;
     };
-    return all(absent_, false) && (names_.is_none() || all(names_, true));
+    return all(absent_, false) && (names_.is_none() || all(names_, true)) && (plain_.is_none() || has(plain_));
 }
 
 bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {

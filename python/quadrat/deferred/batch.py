@@ -80,10 +80,6 @@ class DeferredBatch(Mapping[str, Any]):
         batch._fill(buffer, plan, held)
         return batch
 
-    def as_encoding(self) -> DeferredBatch:
-        """The same batch, which will make a `BatchEncoding`."""
-        return _DeferredEncoding._of(self._buffer, self._plan, self._held)
-
     def ignoring(self, token_id: int) -> DeferredBatch:
         """The same batch with -100 in place of an id in `labels`."""
         return self._of(self._buffer, self._plan._replace(ignored=token_id), self._held)

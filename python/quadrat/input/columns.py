@@ -50,24 +50,18 @@ class ColumnShape(NamedTuple):
     nothing: bool  # all rows are None, besides those of known forms
 
 
-_LENGTHS, _TRAITS = _core.LENGTHS, _core.TRAITS
-# In the order of the fields.
-_FLAGS = _LENGTHS.EQUAL, _LENGTHS.ALIGNED, _LENGTHS.FULL
-_MORE = (
-    *(_TRAITS.STARTS, _TRAITS.EMPTY, _TRAITS.BACKWARD, _TRAITS.OVER),
-    *(_TRAITS.NONE, _TRAITS.TEXT, _TRAITS.NESTED, _TRAITS.NOTHING),
-)
-
-
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
+    bits, more = _core.LENGTHS, _core.TRAITS
+    flags = bits.EQUAL, bits.ALIGNED, bits.FULL  # in the order of the fields
+    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NESTED, more.NOTHING
     return [
         ColumnShape(
-            forms | bool(lengths & _LENGTHS.DEEP) * DEEP,
+            forms | bool(lengths & bits.DEEP) * DEEP,
             first,
             low | high << 8,
-            *(bool(lengths & flag) for flag in _FLAGS),
-            *(bool(traits & flag) for flag in _MORE),
+            *(bool(lengths & flag) for flag in flags),
+            *(bool(traits & flag) for flag in last),
         )
         for forms, first, low, high, lengths, traits in zip(*[iter(signature)] * 6, strict=True)
     ]
