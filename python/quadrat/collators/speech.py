@@ -201,5 +201,6 @@ def _stacked_masks(rows: Any) -> Any:
         with contextlib.suppress(FallBack):
             check_device("pt")
             step = MASK, 0, col.STACK, INT64
-            return found[1].run((step,), {}, interop(), True, col.BatchLayout())[MASK]
+            if type(made := found[1].run((step,), {}, interop(), True, col.BatchLayout())) is dict:
+                return made[MASK]
     return torch.LongTensor([row[MASK] for row in each_of(rows)])
