@@ -140,6 +140,9 @@ DATASETS = {
     "arrow dataset": quadrat.ArrowDataset,
     "list": list,
     "bare": lambda dataset: [row["input_ids"] for row in dataset],
+    "rows of rows": lambda dataset: datasets.Dataset.from_list(
+        [{**row, "input_ids": [row["input_ids"]] * (1 + len(row["input_ids"]) % 3)} for row in dataset]
+    ),
     "wrong column": lambda dataset: dataset.rename_column("input_ids", "ids"),
     "numbers": lambda dataset: dataset.remove_columns("input_ids").rename_column("label", "input_ids"),
     "empty": lambda dataset: dataset.select([]),

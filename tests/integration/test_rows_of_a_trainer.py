@@ -15,7 +15,7 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.integration.rows import row_lengths, trim_batches
+from quadrat.integration.rows import group_by_row_lengths, row_lengths, trim_batches
 from support.strategies import make_tokenizer
 from support.trainer import Losses, arguments, tiny
 
@@ -115,6 +115,28 @@ def test_a_few_shapes_of_trimmed_batches(tmp_path):
     trainer.train()
     assert len(set(trainer.trained)) <= 2
     assert max(width for _, width in trainer.trained) == 40
+
+
+def group(trainer: Any) -> None:
+    new = hasattr(trainer.args, "train_sampling_strategy")
+    setattr(trainer.args, *(("train_sampling_strategy", "group_by_length") if new else ("group_by_length", True)))
+
+
+@pytest.mark.parametrize("kind", ["trimmed", "whole", "own lengths", "labels", "choices"])
+def test_rows_that_a_trainer_groups_by_length(tmp_path, kind):
+    """A sampler of length groups goes by what is computed; the lengths of a column, and rows as they are, stay."""
+    data = stored(**({"length": 3} if kind == "own lengths" else {}))
+    if kind == "labels":  # that count
+        data = data.map(lambda row: {"labels": row["input_ids"]})
+    if kind == "choices":
+        data = datasets.Dataset.from_list(
+            [{"input_ids": [[5] * size, [5]], "labels": row % 2} for row, size in enumerate(SIZES)]
+        )
+    trainer = trainer_of(tmp_path, data, model=tiny(BertForMultipleChoice) if kind == "choices" else None)
+    group(trainer)
+    group_by_row_lengths(trainer, trim=kind not in {"whole", "choices"})
+    expected = {"trimmed": SIZES, "own lengths": [3] * 65, "choices": [2 * size for size in SIZES]}
+    assert [*trainer._get_train_sampler().lengths] == expected.get(kind, [WIDTH] * 65)
 
 
 @pytest.mark.parametrize("trim", [False, True])

@@ -205,7 +205,7 @@ def _sort_evaluation(trainer: Any) -> None:
 def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
     from quadrat.integration.batch_by_tokens import joins_rows
-    from quadrat.integration.rows import trim_batches
+    from quadrat.integration.rows import group_by_row_lengths, trim_batches
     from quadrat.varlen.packing_check import warn_if_rows_mix
 
     collator = trainer.data_collator
@@ -226,6 +226,7 @@ def _prepare(trainer: Any) -> None:
             trim_batches(trainer)
         except (TypeError, ValueError) as error:
             _say_of(trainer, f"batches are not trimmed: {error}")
+    group_by_row_lengths(trainer, trim=OPTIONS.trim)
 
 
 def _group(trainer: Any) -> None:

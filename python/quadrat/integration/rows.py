@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
 from quadrat.input.rows import MAIN
-from quadrat.installed.originals import ORIGINALS
+from quadrat.installed import originals
 from quadrat.support.arrays import IntArray
 
 _SOME = 64  # rows that are looked at
@@ -49,7 +50,7 @@ def has_choices(trainer: Any) -> bool:
 
 def makes_labels(collator: Any) -> bool:
     """Whether labels come from the tokens, whatever is stored."""
-    return isinstance(collator, ORIGINALS["DataCollatorForLanguageModeling"])
+    return isinstance(collator, originals.DataCollatorForLanguageModeling)
 
 
 def has_decoder(trainer: Any) -> bool:
@@ -78,3 +79,23 @@ def trim_batches(trainer: Any) -> None:
             trainer.data_collator = collator
 
     trainer.get_train_dataloader = get_train_dataloader
+
+
+def group_by_row_lengths(trainer: Any, *, trim: bool) -> None:
+    """Have a sampler of a Trainer that groups training rows by length go by what they take in a batch, trimmed or not.
+
+    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
+    """
+    if not trim and not has_choices(trainer):
+        return
+    sampler_of = trainer._get_train_sampler
+
+    def _get_train_sampler(*given: Any, **options: Any) -> Any:
+        made, dataset = sampler_of(*given, **options), trainer.train_dataset
+        has_lengths = trainer.args.length_column_name in (getattr(dataset, "column_names", None) or ())
+        if isinstance(made, originals.PATCHED["LengthGroupedSampler"]) and not has_lengths:
+            with contextlib.suppress(TypeError, ValueError):
+                made.lengths = row_lengths(trainer, dataset, trim=trim).tolist()
+        return made
+
+    trainer._get_train_sampler = _get_train_sampler
