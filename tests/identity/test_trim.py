@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,9 @@ def stored(draw: Any, kind: str, *, left: bool) -> list[dict[str, Any]]:
         rows = [{name: [one[name] for one in rows] for name in rows[0]} for rows in (rows, rows[::-1])]
     if kind in {"DataCollatorForMultipleChoice", "DataCollatorWithPadding"}:
         return [{**row, "labels": at} for at, row in enumerate(rows)]
-    if kind == "DataCollatorForSeq2Seq":  # of another width, or by chance of the same
+    if kind == "DataCollatorForSeq2Seq":  # with a decoder: of another width, or by chance of the same
         size = draw(st.sampled_from([width, 3]))
-        return [{**row, "labels": [7] * size} for row in rows]
+        return [{**row, "labels": [7] * size, "decoder_input_ids": [7] * size} for row in rows]
     return rows
 
 
@@ -76,7 +77,7 @@ def without_padding(batch: Any, multiple_of: int, apart: tuple[str, ...]) -> Any
     size = min(width, size + -size % multiple_of)
     first = min(used[0], width - size)
     for name, value in batch.items():
-        if value.shape[: mask.ndim] == mask.shape and name not in apart:
+        if value.shape[: mask.ndim] == mask.shape and name not in apart and name != "decoder_input_ids":
             part = value[..., first : first + size]
             batch[name] = part.clone() if isinstance(part, torch.Tensor) else part.copy()
     return batch
@@ -153,12 +154,24 @@ def test_labels_that_count_are_kept():
     assert causal["labels"].tolist() == [[5, 6], [7, -100]]
 
 
-def test_columns_of_a_decoder_are_not_the_tokens():
-    rows = [{**row, "decoder_input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]} for row in ROWS]
+@pytest.mark.parametrize("made", [False, True])
+def test_columns_of_a_decoder_are_not_the_tokens(made):
+    """Stored, or made by the collator's model; labels go with them."""
+    model = SimpleNamespace(prepare_decoder_input_ids_from_labels=lambda labels: labels + 1) if made else None
+    rows = [{**row, "labels": [1, 2, 3, 4]} | ({} if made else {"decoder_input_ids": [1, 2, 3, 4]}) for row in ROWS]
+    batch = quadrat.DataCollatorForSeq2Seq(make_tokenizer(), model, trim=True)(rows)
+    shapes = {name: value.shape[1] for name, value in batch.items()}
+    assert shapes == {"input_ids": 2, "attention_mask": 2, "decoder_input_ids": 4, "labels": 4}
+
+
+def test_a_collator_of_seq2seq_for_a_model_without_a_decoder():
+    """As many scripts have it: labels are those of the tokens."""
+    rows = [{**row, "labels": [one or -100 for one in row["input_ids"]]} for row in ROWS]
     batch = quadrat.DataCollatorForSeq2Seq(make_tokenizer(), trim=True)(rows)
-    assert {name: value.shape[1] for name, value in batch.items()} == {
-        "input_ids": 2, "attention_mask": 2, "decoder_input_ids": 4, "labels": 4,
-    }  # fmt: skip
+    assert batch["labels"].tolist() == [[5, 6], [7, -100]]
+    counted = [{**row, "labels": [1, 2, 3, 4]} for row in ROWS]
+    with pytest.warns(UserWarning, match="labels of masked tokens are not -100"):
+        assert quadrat.DataCollatorForSeq2Seq(make_tokenizer(), trim=True)(counted)["input_ids"].shape == (2, 4)
 
 
 def test_without_a_mask_nothing_is_known_to_be_padding():

@@ -104,25 +104,24 @@ def span_of(mask: Any, multiple_of: int | None = None) -> slice:
     return slice(first, first + size)
 
 
-def trimmed(batch: Any, multiple_of: int | None = None, apart: Sequence[str] = ()) -> Any:
+def trimmed(batch: Any, multiple_of: int | None = None, apart: Iterable[str] = ()) -> Any:
     """The batch, whose outputs lose the columns at the sides that are masked in every row.
 
-    The width stays a multiple of `multiple_of`. `apart`: outputs whose columns are not those of the tokens. A batch
-    without a mask stays as it is, and one in which labels of such columns count in the loss.
+    The width stays a multiple of `multiple_of`. `apart`: outputs whose columns are not those of the tokens; those of a
+    decoder are not either. A batch without a mask stays as it is, and one in which labels of such columns count.
     """
     mask = batch.get(MASK) if isinstance(batch, MutableMapping) else None
     shape = _shape_of(mask)
     if len(shape) < 2 or shape != (_shape_of(batch.get(MAIN)) or shape[:2]):
         return batch
     kept, axis, cut = span_of(mask, multiple_of), len(shape) - 1, {}
+    decoder = {name for name in batch if name.startswith("decoder_")}
+    apart = {*apart, *decoder, *([LABELS] if decoder else [])}
     for name, value in batch.items() if kept != slice(0, shape[-1]) else ():
-        sizes = _shape_of(value)
-        labels = name in {LABELS, "label"}
-        if sizes[: axis + 1] != shape or name in apart or name.startswith("decoder_"):
+        sizes, labels = _shape_of(value), name in {LABELS, "label"}
+        if sizes[: axis + 1] != shape or name in apart or (labels and "float" in str(value.dtype)):  # of classes
             continue
-        if labels and "float" in str(value.dtype):  # of classes
-            continue
-        if labels and any((value[..., part] != _IGNORED).any() for part in _outside(kept)):
+        if labels and any((value[..., part] != _IGNORED).any() for part in (slice(kept.start), slice(kept.stop, None))):
             warnings.warn(f"{_COUNTED}; until then, such batches are not trimmed", stacklevel=2)
             return batch
         inner = [kept if size == shape[-1] else slice(None) for size in sizes[axis + 1 :]]
@@ -130,10 +129,6 @@ def trimmed(batch: Any, multiple_of: int | None = None, apart: Sequence[str] = (
         cut[name] = part.clone() if is_tensor(part) else part.copy()
     batch.update(cut)
     return batch
-
-
-def _outside(kept: slice) -> tuple[slice, slice]:
-    return slice(0, kept.start), slice(kept.stop, None)
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

@@ -34,7 +34,6 @@ class Collator(Remembering):
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
     trim = False  # where it is no field
-    _apart: ClassVar[tuple[str, ...]] = ()  # outputs whose columns are not those of the tokens
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
@@ -93,7 +92,7 @@ class Collator(Remembering):
         """The batch as it is returned: trimmed with `trim=True`, and with `deferred=True` a `DeferredBatch`."""
         if self.trim:
             batch = batch.to("cpu") if isinstance(batch, DeferredBatch) else batch
-            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None), self._apart)
+            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None))
         return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:

@@ -56,7 +56,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
-    _apart: ClassVar[tuple[str, ...]] = ("labels",)
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
