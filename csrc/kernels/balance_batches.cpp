@@ -12,10 +12,11 @@ namespace {
 class Balance {
 public:
     Balance(Span<const std::int64_t> lengths, const std::int64_t* order, const Budget& budget, Batch* batches,
-            std::int64_t count, std::int64_t ranks, std::int64_t steps, std::int64_t* scratch)
+            std::int64_t count, std::int64_t ranks, std::int64_t steps, std::int64_t* scratch, Watch& watch)
         : lengths_(lengths),
           order_(order),
           budget_(budget),
+          watch_(watch),
           batches_(batches),
           count_(count),
           ranks_(ranks),
@@ -60,6 +61,7 @@ private:
     Span<const std::int64_t> lengths_;
     const std::int64_t* order_;
     const Budget& budget_;
+    Watch& watch_;
     Batch* batches_;
     std::int64_t count_;
     std::int64_t ranks_;
@@ -74,7 +76,7 @@ private:
             keys_[i] = batches_[i].cost;
         }
         std::iota(sorted_, sorted_ + count_, std::int64_t{0});
-        sort_rows(keys_, {sorted_, count_}, spare_);
+        sort_rows(keys_, {sorted_, count_}, spare_, watch_);
     }
 
     std::int64_t cost(std::int64_t begin, std::int64_t end) const {
@@ -117,6 +119,7 @@ private:
             add(number);
             add(count_++);
             --missing;
+            watch_.after(end - begin);
         }
         return missing;
     }
@@ -130,7 +133,7 @@ private:
             keys_[step] = lengths_.size - first;
         }
         std::iota(step_order_, step_order_ + steps_, std::int64_t{0});
-        sort_rows(keys_, {step_order_, steps_}, spare_);
+        sort_rows(keys_, {step_order_, steps_}, spare_, watch_);
         return step_order_;
     }
 };
@@ -139,11 +142,11 @@ private:
 
 Status balance_batches(Span<const std::int64_t> lengths, const std::int64_t* order, const Budget& budget,
                        Batch* batches, std::int64_t count, std::int64_t ranks, std::int64_t steps,
-                       const std::int64_t* step_order, std::int64_t* scratch, Batch* out) {
+                       const std::int64_t* step_order, std::int64_t* scratch, Batch* out, Watch& watch) {
     if (!budget.valid() || count < 1 || ranks < 1 || steps < 1) {
         return {Code::bad_argument};
     }
-    Balance balance(lengths, order, budget, batches, count, ranks, steps, scratch);
+    Balance balance(lengths, order, budget, batches, count, ranks, steps, scratch, watch);
     balance.fill_steps();
     balance.write(step_order, out);
     return {};

@@ -10,6 +10,7 @@
 #include "batch.hpp"
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
@@ -28,6 +29,6 @@ inline std::int64_t balance_batches_scratch(std::int64_t count, std::int64_t ran
 // Code::bad_argument: where there are no batches, no ranks or no steps.
 Status balance_batches(Span<const std::int64_t> lengths, const std::int64_t* order, const Budget& budget,
                        Batch* batches, std::int64_t count, std::int64_t ranks, std::int64_t steps,
-                       const std::int64_t* step_order, std::int64_t* scratch, Batch* out);
+                       const std::int64_t* step_order, std::int64_t* scratch, Batch* out, Watch& watch);
 
 }  // namespace quadrat

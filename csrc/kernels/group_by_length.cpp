@@ -8,7 +8,7 @@
 namespace quadrat {
 
 Status group_by_length(Span<const std::int64_t> lengths, std::int64_t megabatch, Span<std::int64_t> spare,
-                       Span<std::int64_t> rows) {
+                       Span<std::int64_t> rows, Watch& watch) {
     if (megabatch < 1 || spare.size < std::min(megabatch, rows.size)) {
         return {Code::bad_argument};
     }
@@ -20,11 +20,12 @@ Status group_by_length(Span<const std::int64_t> lengths, std::int64_t megabatch,
                 return {Code::bad_start, i};
             }
         }
-        sort_rows(lengths.data, {rows.data + start, count}, spare.data);
+        sort_rows(lengths.data, {rows.data + start, count}, spare.data, watch);
         if (lengths[rows[start]] > lengths[rows[longest]]) {
             longest = start;
         }
         start += count;
+        watch.after(count);
     }
     if (rows.size > 0) {
         std::swap(rows[0], rows[longest]);

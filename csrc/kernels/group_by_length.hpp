@@ -4,6 +4,7 @@
 
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
@@ -11,6 +12,6 @@ namespace quadrat {
 // megabatch has rows. Code::bad_start names the first place in `rows` that holds no such number; what comes
 // before its megabatch is sorted by then. Code::bad_argument: megabatch is less than 1, or `spare` is too small.
 Status group_by_length(Span<const std::int64_t> lengths, std::int64_t megabatch, Span<std::int64_t> spare,
-                       Span<std::int64_t> rows);
+                       Span<std::int64_t> rows, Watch& watch);
 
 }  // namespace quadrat

@@ -25,6 +25,8 @@ struct Placement {
     std::int64_t next;       // in the queue of packs with equal room
 };
 
+constexpr std::int64_t cold = 32;  // steps, as `Watch` counts them, to memory that is not in the caches
+
 constexpr auto placement_words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
 
 // Packs by their room: those of equal room wait in a queue, a ring of placements of which only the last is kept.
@@ -34,8 +36,9 @@ public:
         return BitTree::words(max_length + 1) + max_length + 1 + placement_words * rows;
     }
 
-    PacksByRoom(std::int64_t max_length, std::int64_t* scratch)
-        : rooms_(max_length + 1, reinterpret_cast<std::uint64_t*>(scratch)),
+    PacksByRoom(std::int64_t max_length, std::int64_t* scratch, Watch& watch)
+        : watch_(watch),
+          rooms_(max_length + 1, reinterpret_cast<std::uint64_t*>(scratch)),
           last_(scratch + BitTree::words(max_length + 1)),
           placements_(reinterpret_cast<Placement*>(last_ + max_length + 1)),
           max_length_(max_length) {}
@@ -53,6 +56,7 @@ public:
                 room - each * length);
             first_row += made.packs * each;
             count -= made.packs * each;
+            watch_.after(cold);
         }
     }
 
@@ -70,11 +74,13 @@ public:
         for (const Placement* last = placements_; last != placements_ + count_; ++last) {
             for (std::int64_t pack = last->first; pack < last->first + last->packs; ++pack) {
                 write_pack(*last, pack, order, rows + offsets[pack + 1]);
+                watch_.after(cold * last->total);
             }
         }
     }
 
 private:
+    Watch& watch_;
     BitTree rooms_;
     std::int64_t* last_;  // by room, where a pack has it
     Placement* placements_;
@@ -142,7 +148,7 @@ public:
         return total;
     }
 
-    PacksInOrder(std::int64_t packs, std::int64_t max_length, std::int64_t* scratch) {
+    PacksInOrder(std::int64_t packs, std::int64_t max_length, std::int64_t* scratch, Watch& watch) : watch_(watch) {
         do {
             const std::int64_t nodes = (packs + children - 1) / children;
             std::fill(scratch, scratch + packs, max_length);
@@ -164,6 +170,7 @@ public:
 
 private:
     static constexpr std::int64_t children = 16;
+    Watch& watch_;
     std::int64_t* levels_[16] = {};  // 16^16 packs
     int count_ = 0;
     std::int64_t packs_ = 0;
@@ -182,6 +189,7 @@ private:
             room -= each * length;
             return first + each;
         }
+        watch_.after(cold);
         const std::int64_t* const below = levels_[level - 1] + node * children;
         for (std::int64_t child = 0; child < children; ++child) {
             first = fill(level - 1, node * children + child, length, first, end, pack_of);
@@ -193,18 +201,22 @@ private:
 
 // pack_of[i] is the pack of order[i]. Writes the rows of each pack next to each other. cursor: room for all packs.
 void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int64_t packs, std::int64_t* cursor,
-           std::int64_t* rows, std::int64_t* offsets) {
+           std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
     std::fill(offsets, offsets + packs + 1, 0);
-    for (std::int64_t i = 0; i < order.size; ++i) {
-        ++offsets[pack_of[i] + 1];
-    }
+    watch.stretches(order.size, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            ++offsets[pack_of[i] + 1];
+        }
+    });
     for (std::int64_t pack = 0; pack < packs; ++pack) {
         cursor[pack] = offsets[pack];
         offsets[pack + 1] += offsets[pack];
     }
-    for (std::int64_t i = 0; i < order.size; ++i) {
-        rows[cursor[pack_of[i]]++] = order[i];
-    }
+    watch.stretches(order.size, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            rows[cursor[pack_of[i]]++] = order[i];
+        }
+    });
 }
 
 // Calls place(length, first, end) for the rows of each length in an order by length. Few of them are looked at.
@@ -224,8 +236,8 @@ void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths
 }
 
 std::int64_t pack_best_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
-                           std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets) {
-    PacksByRoom packs(max_length, scratch);
+                           std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
+    PacksByRoom packs(max_length, scratch, watch);
     for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
         packs.place(length, first, end - first);
     });
@@ -234,28 +246,30 @@ std::int64_t pack_best_fit(Span<const std::int64_t> order, const std::int64_t* l
 }
 
 std::int64_t pack_first_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
-                            std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets) {
+                            std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
     std::int64_t *const pack_of = scratch, *const cursor = pack_of + order.size;
-    PacksInOrder packs(order.size, max_length, cursor + order.size);
+    PacksInOrder packs(order.size, max_length, cursor + order.size, watch);
     for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
         packs.place(length, first, end, pack_of);
     });
-    group(order, pack_of, packs.packs(), cursor, rows, offsets);
+    group(order, pack_of, packs.packs(), cursor, rows, offsets, watch);
     return packs.packs();
 }
 
 std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_length, std::int64_t* rows,
-                           std::int64_t* offsets) {
+                           std::int64_t* offsets, Watch& watch) {
     std::iota(rows, rows + lengths.size, std::int64_t{0});
     offsets[0] = 0;
     std::int64_t packs = 0, room = 0;
-    for (std::int64_t row = 0; row < lengths.size; ++row) {
-        if (packs == 0 || lengths[row] > room) {
-            offsets[packs++] = row;
-            room = max_length;
+    watch.stretches(lengths.size, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            if (packs == 0 || lengths[row] > room) {
+                offsets[packs++] = row;
+                room = max_length;
+            }
+            room -= lengths[row];
         }
-        room -= lengths[row];
-    }
+    });
     offsets[packs] = lengths.size;
     return packs;
 }
@@ -269,7 +283,7 @@ std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit f
 }
 
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, std::int64_t* scratch,
-                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs) {
+                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch) {
     if (max_length < 1 || (fit == Fit::best && max_length > most_in_pack)) {
         return {Code::bad_argument};
     }
@@ -279,16 +293,16 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
         }
     }
     if (fit == Fit::in_order) {
-        *packs = pack_in_order(lengths, max_length, rows, offsets);
+        *packs = pack_in_order(lengths, max_length, rows, offsets, watch);
         return {};
     }
     const Span<std::int64_t> order{scratch, lengths.size};
     std::int64_t* const rest = order.end();
     std::iota(order.begin(), order.end(), std::int64_t{0});
-    sort_rows(lengths.data, order, rows);
+    sort_rows(lengths.data, order, rows, watch);
     const Span<const std::int64_t> longest_first{order.data, order.size};
-    *packs = fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets)
-                              : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets);
+    *packs = fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch)
+                              : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch);
     return {};
 }
 

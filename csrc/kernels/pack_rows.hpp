@@ -11,6 +11,7 @@
 
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
@@ -30,6 +31,6 @@ std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit f
 // for all; offsets: for one more. Rows of equal length are placed in their order, and rows without tokens all in one
 // pack. Code::row_too_long names the first row that fits no pack, Code::bad_start one of negative length.
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, std::int64_t* scratch,
-                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs);
+                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch);
 
 }  // namespace quadrat

@@ -23,7 +23,8 @@ std::uint64_t below(const std::uint32_t* words, std::int64_t i, std::uint64_t en
 
 }  // namespace
 
-Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out) {
+Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out,
+                    Watch& watch) {
     if (out.size >> 32 != 0) {
         return {Code::bad_argument};
     }
@@ -44,6 +45,7 @@ Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t strea
         for (int i = 0; i < count; ++i) {
             std::swap(out[first + i], out[other[i]]);
         }
+        watch.after(count);
     }
     return {};
 }

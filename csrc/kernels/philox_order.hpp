@@ -7,11 +7,13 @@
 
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
 // Writes 0 ... out.size - 1 in random order. Streams are orders that have nothing to do with each other.
 // Code::bad_argument: for 2^32 rows and more.
-Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out);
+Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out,
+                    Watch& watch);
 
 }  // namespace quadrat

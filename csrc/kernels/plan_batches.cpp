@@ -47,7 +47,7 @@ private:
 }  // namespace
 
 Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std::int64_t window,
-                    Span<std::int64_t> order, std::int64_t* spare, Batch* batches, std::int64_t* count) {
+                    Span<std::int64_t> order, std::int64_t* spare, Batch* batches, std::int64_t* count, Watch& watch) {
     if (!budget.valid() || window < 1 || order.size != lengths.size) {
         return {Code::bad_argument};
     }
@@ -60,14 +60,16 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
     bool rising = false;
     for (std::int64_t first = 0; first < order.size; rising = !rising) {
         const Span<std::int64_t> rows{order.data + first, std::min(window, order.size - first)};
-        sort_rows(lengths.data, rows, spare);
+        sort_rows(lengths.data, rows, spare, watch);
         if (rising) {
             std::reverse(rows.begin(), rows.end());
         }
-        for (std::int64_t i = 0; i < rows.size; ++i) {  // while the window is in the cache
-            prefetch(lengths.data + rows[std::min(i + 32, rows.size - 1)]);
-            found.add(lengths[rows[i]]);
-        }
+        watch.stretches(rows.size, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {  // while the window is in the cache
+                prefetch(lengths.data + rows[std::min(i + 32, rows.size - 1)]);
+                found.add(lengths[rows[i]]);
+            }
+        });
         first += rows.size;
     }
     *count = found.finish();

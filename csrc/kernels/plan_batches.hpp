@@ -10,6 +10,7 @@
 #include "batch.hpp"
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
@@ -18,6 +19,6 @@ namespace quadrat {
 // Code::bad_argument: for a budget or a window that no batch can have. Code::out_of_range names a row whose length is
 // negative or above `most_budget`.
 Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std::int64_t window,
-                    Span<std::int64_t> order, std::int64_t* spare, Batch* batches, std::int64_t* count);
+                    Span<std::int64_t> order, std::int64_t* spare, Batch* batches, std::int64_t* count, Watch& watch);
 
 }  // namespace quadrat

@@ -3,25 +3,34 @@
 #include <algorithm>
 
 #include "batch.hpp"
+#include "simd.hpp"
 
 namespace quadrat {
 namespace {
+
+QUADRAT_CLONES void keep_least(const std::int64_t* values, std::int64_t less, std::int64_t count, std::int64_t* least) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        least[i] = std::min(least[i], values[i] - less);
+    }
+}
 
 // A place p from 0 to n is the end of the widths below it, the last of which is that of p. Those between two chosen
 // places go to the width of the upper one.
 class Search {
 public:
-    Search(const Widths& given, std::int64_t most, std::int64_t* scratch)
-        : most_(most),
+    // `layers`: numbers of widths at most, for which there is memory.
+    Search(const Widths& given, std::int64_t layers, std::int64_t* scratch, Watch& watch)
+        : watch_(watch),
           end_(given.widths.size),
           rows_(scratch),
           widths_(rows_ + end_ + 1),
           batches_(widths_ + end_ + 1),
           own_(batches_ + end_ + 1),
-          bounds_(own_ + end_ + 1),
-          below_(bounds_ + most + 1),
-          above_(below_ + (most + 1) * (end_ + 1)),
-          before_(above_ + (most + 1) * (end_ + 1)) {
+          least_(own_ + end_ + 1),
+          bounds_(least_ + end_ + 1),
+          below_(bounds_ + layers + 1),
+          above_(below_ + (layers + 1) * (end_ + 1)),
+          before_(above_ + (layers + 1) * (end_ + 1)) {
         rows_[0] = widths_[0] = batches_[0] = own_[0] = 0;
         for (std::int64_t i = 0; i < end_; ++i) {
             rows_[i + 1] = rows_[i] + given.counts[i];
@@ -31,41 +40,54 @@ public:
         }
     }
 
-    void run() {
+    // How many widths a best plan of any number of widths has.
+    std::int64_t find_number() {
+        std::fill_n(below_, end_ + 1, 0);
+        std::fill_n(least_, end_ + 1, -none);
+        find(below_, below_, 1);
+        std::int64_t number = 0;
+        for (std::int64_t at = end_; at > 0; at = layer(before_, 1)[at]) {
+            ++number;
+        }
+        return number;
+    }
+
+    // Finds the best plans of up to `most` widths. Writes that of `chosen.size`, at most as many.
+    void run(std::int64_t most, std::int64_t* costs, Span<std::int64_t> chosen) {
         std::fill_n(below_, end_ + 1, none);
         std::fill_n(above_, end_ + 1, none);
         *below_ = above_[end_] = 0;
-        for (std::int64_t count = 1; count <= most_; ++count) {
-            relax(layer(below_, count - 1), layer(below_, count), false, 0, end_, 0, end_);
-            relax(layer(above_, count - 1), layer(above_, count), true, 0, end_, 0, end_);
+        for (std::int64_t count = 1; count <= most; ++count) {
+            relax<false>(layer(below_, count - 1), layer(below_, count), layer(before_, count), 0, end_, 0, end_);
+            relax<true>(layer(above_, count - 1), layer(above_, count), nullptr, 0, end_, 0, end_);
             bounds_[count] = bound(count);
         }
-        for (std::int64_t count = 1; count <= most_; ++count) {
+        const std::int64_t wanted = std::min(chosen.size, most);
+        const bool is_known = !differs(wanted);
+        if (is_known) {
+            write(wanted, chosen);
+        }
+        for (std::int64_t count = 1; count <= most; ++count) {
+            find_least(count, most);
             find(layer(below_, count - 1), layer(below_, count), count);
+            costs[count - 1] = std::min(bounds_[count], layer(below_, count)[end_]);
         }
-    }
-
-    void write(std::int64_t* costs, Span<std::int64_t> chosen) const {
-        for (std::int64_t count = 1; count <= most_; ++count) {
-            costs[count - 1] = layer(below_, count)[end_];
+        if (!is_known) {
+            write(wanted, chosen);
         }
-        std::int64_t found = 0;
-        for (std::int64_t at = end_, left = chosen.size; at > 0; at = layer(before_, left--)[at]) {
-            chosen[found++] = at - 1;
-        }
-        std::reverse(chosen.begin(), chosen.begin() + found);
-        std::fill(chosen.begin() + found, chosen.end(), -1);
     }
 
 private:
     static constexpr std::int64_t none = std::int64_t{1} << 62;  // more than any plan computes
-    std::int64_t most_;
+    Watch& watch_;
     std::int64_t end_;  // the last place
     std::int64_t* rows_;
     std::int64_t* widths_;
     std::int64_t* batches_;  // how many rows a batch of this width has
     std::int64_t* own_;      // the tokens of all rows below, each as wide as its own width
-    std::int64_t* bounds_;   // by the number of widths: what the best plan computes at most
+    // What a plan of the rows below a place may compute less than so that the place may be in a best plan, negated.
+    std::int64_t* least_;
+    std::int64_t* bounds_;  // by the number of widths: what the best plan computes at most
     // By the number of widths, at most, and by place: the tokens of the best plan of all rows below, and of all above,
     // without rows that fill batches; of those below, later with them, and none where no best plan has this place; and
     // the next place below in that plan.
@@ -83,8 +105,9 @@ private:
 
     // The tokens of plans with one more width, for places from first to last, whose next ones lie from low to high: the
     // next place rises with the place, because a row costs more the wider its width is.
-    void relax(const std::int64_t* known, std::int64_t* made, bool above, std::int64_t first, std::int64_t last,
-               std::int64_t low, std::int64_t high) const {
+    template <bool above>
+    void relax(const std::int64_t* known, std::int64_t* made, std::int64_t* before, std::int64_t first,
+               std::int64_t last, std::int64_t low, std::int64_t high) {
         if (first > last) {
             return;
         }
@@ -97,57 +120,80 @@ private:
                 best = next;
             }
         }
+        watch_.after(high - low + 1);
         made[middle] = least;
-        relax(known, made, above, first, middle - 1, low, best);
-        relax(known, made, above, middle + 1, last, best, high);
+        if (!above) {
+            before[middle] = best;
+        }
+        relax<above>(known, made, before, first, middle - 1, low, best);
+        relax<above>(known, made, before, middle + 1, last, best, high);
     }
 
     // What the plan of so many widths computes that is best without rows that fill batches.
     std::int64_t bound(std::int64_t count) const {
         std::int64_t sum = 0;
-        for (std::int64_t at = end_, next = 0; at > 0; at = next) {
-            const std::int64_t* const known = layer(below_, --count);
-            next = 0;
-            for (std::int64_t one = 1; one < at; ++one) {
-                next = known[one] + tokens(one, at) < known[next] + tokens(next, at) ? one : next;
-            }
-            sum += computed(next, at);
+        for (std::int64_t at = end_; at > 0; --count) {
+            const std::int64_t next = layer(before_, count)[at];
+            sum += next < at ? computed(next, at) : 0;
+            at = next;
         }
         return sum;
     }
 
-    bool may_be_in_a_best_plan(std::int64_t count, std::int64_t at) const {
-        for (std::int64_t all = count; all <= most_; ++all) {
-            if (layer(below_, count)[at] + layer(above_, all - count)[at] <= bounds_[all]) {
-                return true;
+    // Whether the best plan of so many widths may be another one than without rows that fill batches.
+    bool differs(std::int64_t count) const { return bounds_[count] > layer(above_, count)[0]; }
+
+    // Of all numbers of widths up to `most` that differ, what the rows above a place leave to those below, at most.
+    void find_least(std::int64_t count, std::int64_t most) {
+        std::fill_n(least_, end_ + 1, none);
+        for (std::int64_t all = count; all <= most; ++all) {
+            if (differs(all)) {
+                keep_least(layer(above_, all - count), bounds_[all], end_ + 1, least_);
+                watch_.after(end_);
             }
         }
-        return false;
     }
 
     // Finds what the best plans of at most so many widths compute, of the rows below each place that may be in one.
     void find(const std::int64_t* known, std::int64_t* made, std::int64_t count) {
+        std::int64_t* const before = layer(before_, count);
         for (std::int64_t at = 1; at <= end_; ++at) {
-            if (!may_be_in_a_best_plan(count, at)) {
+            if (made[at] + least_[at] > 0) {
                 made[at] = none;
                 continue;
             }
             made[at] = computed(0, at);
-            layer(before_, count)[at] = 0;
+            before[at] = 0;
             // Places that are further below have more tokens of their own.
-            for (std::int64_t next = at - 1; next > 0 && own_[next] + tokens(next, at) < made[at]; --next) {
+            std::int64_t next = at - 1;
+            for (; next > 0 && own_[next] + tokens(next, at) < made[at]; --next) {
                 if (known[next] + tokens(next, at) < made[at] && known[next] + computed(next, at) < made[at]) {
                     made[at] = known[next] + computed(next, at);
-                    layer(before_, count)[at] = next;
+                    before[at] = next;
                 }
             }
+            watch_.after(at - next);
         }
+    }
+
+    void write(std::int64_t count, Span<std::int64_t> chosen) const {
+        std::int64_t found = 0;
+        for (std::int64_t at = end_; at > 0; --count) {
+            const std::int64_t next = layer(before_, count)[at];
+            if (next < at) {
+                chosen[found++] = at - 1;
+            }
+            at = next;
+        }
+        std::reverse(chosen.begin(), chosen.begin() + found);
+        std::fill(chosen.begin() + found, chosen.end(), -1);
     }
 };
 
 }  // namespace
 
-Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t> costs, Span<std::int64_t> chosen) {
+Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t> costs, Span<std::int64_t> chosen,
+                   Watch& watch) {
     const Span<const std::int64_t>& widths = given.widths;
     if (widths.size < 1 || chosen.size < 1 || costs.size < chosen.size) {
         return {Code::bad_argument};
@@ -162,9 +208,14 @@ Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t
         }
         rows += given.counts[i];
     }
-    Search search(given, costs.size, scratch);
-    search.run();
-    search.write(costs.data, chosen);
+    const std::int64_t layers = plan_shapes_layers(widths.size, costs.size);
+    Search search(given, layers, scratch, watch);
+    const std::int64_t useful = std::min(costs.size, search.find_number());
+    if (useful > layers) {
+        return {Code::row_too_long, layers};
+    }
+    search.run(useful, costs.data, chosen);
+    std::fill(costs.begin() + useful, costs.end(), costs[useful - 1]);
     return {};
 }
 

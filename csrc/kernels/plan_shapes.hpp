@@ -3,13 +3,16 @@
 // A row goes to the least width that it fits, and a batch is filled to all rows of its width. The optimum follows from
 // the number of rows of each width alone, by dynamic programming. Without the rows that fill batches the best next
 // width rises with the width, so that divide and conquer finds the plans of n widths in n log n steps. They cost almost
-// as much as with those rows: so few widths may be in a best plan, and only these are compared with each other.
+// as much as with those rows: so few widths may be in a best plan, and only these are compared with each other. More
+// widths than the best plan of any number of them has are not looked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "span.hpp"
 #include "status.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
@@ -19,15 +22,23 @@ struct Widths {
     const std::int64_t* rows;         // of a batch of this width
 };
 
+// For how many widths at most there is memory, of 32 MiB for each of three tables.
+inline std::int64_t plan_shapes_layers(std::int64_t widths, std::int64_t most) {
+    return std::min(most, std::max<std::int64_t>(8, (std::int64_t{1} << 22) / (widths + 1)));
+}
+
 // How many int64 `plan_shapes` needs besides its outputs.
 inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) {
-    return (3 * (most + 1) + 4) * (widths + 1) + most + 1;
+    const std::int64_t layers = plan_shapes_layers(widths, most);
+    return (3 * (layers + 1) + 5) * (widths + 1) + layers + 1;
 }
 
 // costs: the tokens computed with at most 1, 2, ... widths. chosen: of at most chosen.size widths, the number of each,
 // rising; -1 after the last. No more than costs.size. The widest is always among them.
 // Code::bad_argument: without widths, costs or chosen. Code::out_of_range names a width that does not rise, a negative
-// count, a batch without rows, or widths of which there may be more than 2^61 tokens.
-Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t> costs, Span<std::int64_t> chosen);
+// count, a batch without rows, or widths of which there may be more than 2^61 tokens. Code::row_too_long: for more
+// widths than there is memory for, which it names, where so many would be of use.
+Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t> costs, Span<std::int64_t> chosen,
+                   Watch& watch);
 
 }  // namespace quadrat

@@ -27,37 +27,43 @@ void insert_rows(const std::int64_t* keys, Span<std::int64_t> rows) {
 
 // One stable pass by the bits from `shift` on.
 template <int bits>
-void pass(Span<const std::int64_t> from, int shift, std::int64_t* to) {
+void pass(Span<const std::int64_t> from, int shift, std::int64_t* to, Watch& watch) {
     constexpr std::uint64_t size = std::uint64_t{1} << bits;
     std::int64_t place[size + 1] = {};
     const auto digit = [shift](std::int64_t word) { return static_cast<std::uint64_t>(word) >> shift & (size - 1); };
-    for (const std::int64_t word : from) {
-        ++place[digit(word) + 1];
-    }
+    watch.stretches(from.size, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            ++place[digit(from[i]) + 1];
+        }
+    });
     for (std::uint64_t i = 0; i < size; ++i) {
         place[i + 1] += place[i];
     }
-    for (const std::int64_t word : from) {
-        to[place[digit(word)]++] = word;
-    }
+    watch.stretches(from.size, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            to[place[digit(from[i])]++] = from[i];
+        }
+    });
 }
 
 template <int bits>
-void sort_by_digits(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare) {
+void sort_by_digits(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch) {
     std::uint64_t any = 0, all = ~std::uint64_t{0}, differ = 1;  // bits of keys
     for (int above = 0; above < 64 && differ >> above != 0; above += key_bits) {
-        for (std::int64_t i = 0; i < rows.size; ++i) {
-            prefetch(keys + rows[std::min(i + 32, rows.size - 1)]);
-            const std::uint64_t key = static_cast<std::uint64_t>(keys[rows[i]]) ^ sign;
-            any |= key;
-            all &= key;
-            rows[i] |= static_cast<std::int64_t>((~key >> above & key_mask) << row_bits);
-        }
+        watch.stretches(rows.size, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                prefetch(keys + rows[std::min(i + 32, rows.size - 1)]);
+                const std::uint64_t key = static_cast<std::uint64_t>(keys[rows[i]]) ^ sign;
+                any |= key;
+                all &= key;
+                rows[i] |= static_cast<std::int64_t>((~key >> above & key_mask) << row_bits);
+            }
+        });
         differ = any & ~all;
         std::int64_t *from = rows.data, *to = spare;
         for (int shift = 0; shift < key_bits; shift += bits) {
             if ((differ >> above >> shift & ((1U << bits) - 1)) != 0) {
-                pass<bits>({from, rows.size}, row_bits + shift, to);
+                pass<bits>({from, rows.size}, row_bits + shift, to, watch);
                 std::swap(from, to);
             }
         }
@@ -69,13 +75,13 @@ void sort_by_digits(const std::int64_t* keys, Span<std::int64_t> rows, std::int6
 
 }  // namespace
 
-void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare) {
+void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch) {
     if (rows.size <= few_rows) {
         insert_rows(keys, rows);
     } else if (rows.size < 4096) {
-        sort_by_digits<8>(keys, rows, spare);
+        sort_by_digits<8>(keys, rows, spare, watch);
     } else {
-        sort_by_digits<12>(keys, rows, spare);
+        sort_by_digits<12>(keys, rows, spare, watch);
     }
 }
 

@@ -6,11 +6,12 @@
 #include <cstdint>
 
 #include "span.hpp"
+#include "watch.hpp"
 
 namespace quadrat {
 
 // Puts the rows, below 2^40, with the greatest keys[row] first; rows of equal keys keep their order.
-// spare: room for as many rows.
-void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare);
+// spare: room for as many rows. Where the caller ends it, `rows` holds anything.
+void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch);
 
 }  // namespace quadrat

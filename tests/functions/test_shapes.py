@@ -312,6 +312,10 @@ def test_one_number_per_row(joined):
         (lambda: plan_shapes([5], 4), ValueError, "multiple_of=8 is above max_tokens=4"),
         (lambda: plan_shapes(range(1, 40_000), 10**6, pad_to_multiple_of=1), ValueError, "39999 different widths"),
         (lambda: plan_shapes([2**60], 2**61), ValueError, "too many tokens to count"),
+        (
+            lambda: plan_shapes(range(5001, 10_001), 10_000, 5000, pad_to_multiple_of=1), ValueError,
+            "5000 shapes of 5000 widths are too many to compare: give shapes=838 or fewer, or a larger pad_to_multiple",
+        ),
         (lambda: ShapePlan([]), ValueError, "shapes must be .rows, width. by rising width"),
         (lambda: ShapePlan([(1, 8), (2, 4)]), ValueError, "by rising width"),
         (lambda: ShapePlan([(0, 8)]), ValueError, "by rising width"),

@@ -1,5 +1,7 @@
 """plan_shapes, compiled, against its oracle: all choices of widths."""
 
+import itertools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -53,15 +55,21 @@ def costs_of_all_pairs(widths, counts, rows, most):
     return costs
 
 
-@given(st.integers(10, 250), st.sampled_from([1, 3, 40]), st.integers(0, 5), st.integers(0, 2**32 - 1))
-def test_no_pair_that_is_left_out_is_better(widths, rows, budget, seed):
-    """Budgets from one row of the widest to all rows."""
+@given(
+    st.integers(10, 250), st.sampled_from([1, 3, 40]), st.integers(0, 5), st.integers(1, 250), st.integers(0, 2**32 - 1)
+)  # fmt: skip
+def test_no_pair_that_is_left_out_is_better(widths, rows, budget, most, seed):
+    """Budgets from one row of the widest to all rows; as many shapes as widths, and more than are of use."""
     draw = np.random.default_rng(seed)
     chosen = np.sort(draw.choice(np.arange(1, 8 * widths), widths, replace=False))
     case = chosen, draw.integers(0, rows + 1, widths), np.maximum(1, int(chosen[-1]) * 4**budget // chosen)
-    costs, places = np.empty(9, np.int64), np.empty(9, np.int64)
+    costs, places = np.empty(most, np.int64), np.empty(most, np.int64)
     assert run(case, costs, places) is None
-    assert costs.tolist() == costs_of_all_pairs(*case, 9)
+    assert costs.tolist() == costs_of_all_pairs(*case, most)
+    used = [-1, *places[places >= 0]]
+    numbers = [case[1][first + 1 : last + 1].sum() for first, last in itertools.pairwise(used)]
+    each = case[2][used[1:]]
+    assert (-(-np.array(numbers) // each) * each * chosen[used[1:]]).sum() == costs[-1]
 
 
 @pytest.mark.parametrize("width", [8, 2**40])
@@ -72,6 +80,17 @@ def test_many_widths(width):
     assert _core.plan_shapes(widths, ones, ones, costs, chosen) is None
     assert chosen.tolist() == [249, 499, 749, 999]
     assert costs.tolist() == [1000 * 1000 * width, 750 * 1000 * width, 666667 * width, 625 * 1000 * width]
+
+
+def test_as_many_shapes_as_widths():
+    """No row fills a batch, so each width is of use: for more widths there is no memory."""
+    widths, ones = np.arange(5001, 10_001), np.ones(5000, np.int64)
+    costs, chosen = np.empty(838, np.int64), np.empty(838, np.int64)
+    assert _core.plan_shapes(widths[:2000], ones[:2000], ones[:2000], *np.empty((2, 2000), np.int64)) is None
+    assert _core.plan_shapes(widths, ones, ones, costs, chosen) is None
+    assert costs[-1] < costs[-2]
+    more = np.empty((2, 839), np.int64)
+    assert _core.plan_shapes(widths, ones, ones, *more) == (_core.CODES.ROW_TOO_LONG, 838, -1)
 
 
 @pytest.mark.parametrize(

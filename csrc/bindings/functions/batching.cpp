@@ -52,8 +52,9 @@ std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_lengt
         return {Status{Code::bad_argument}, packs};
     }
     const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how));
+    Watch watch(&look_for_signals);
     const Status status = pack_rows(span_of(lengths), max_length, how, scratch.get(), rows.mutable_data(),
-                                    offsets.mutable_data(), &packs);
+                                    offsets.mutable_data(), &packs, watch);
     return {status, packs};
 }
 
@@ -63,8 +64,9 @@ std::pair<Status, std::int64_t> plan(const Ints& lengths, const BudgetParts& bud
     require_size(order, lengths.size(), "order");
     require_size(batches, 3 * lengths.size(), "batches");
     const auto spare = scratch_of(std::min<std::int64_t>(window, lengths.size()));
+    Watch watch(&look_for_signals);
     const Status status = plan_batches(span_of(lengths), budget_of(budget), window, span_to(order), spare.get(),
-                                       batches_in(batches), &count);
+                                       batches_in(batches), &count, watch);
     return {status, count};
 }
 
@@ -77,9 +79,10 @@ bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, 
         require_size(*step_order, steps, "step_order");
     }
     const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
+    Watch watch(&look_for_signals);
     return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
                                              count, ranks, steps, step_order ? step_order->data() : nullptr,
-                                             scratch.get(), batches_in(out)));
+                                             scratch.get(), batches_in(out), watch));
 }
 
 Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& costs, Ints& chosen) {
@@ -87,12 +90,16 @@ Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& co
     require_size(rows, widths.size(), "rows");
     const auto scratch = scratch_of(plan_shapes_scratch(widths.size(), costs.size()));
     const Widths given{span_of(widths), counts.data(), rows.data()};
-    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen));
+    Watch watch(&look_for_signals);
+    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen), watch);
 }
 
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
-    return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out)));
+    Watch watch(&look_for_signals);
+    return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out), watch));
 }
+
+constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
 
 // The length of a list or tuple of numbers or texts, or of a value of the type `kind`; -1 for everything else, such as
 // rows of rows, and for no value.
@@ -119,6 +126,7 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
                    Ints& out, const Interop& interop) {
     std::int64_t* const lengths = out.mutable_data();
     PlainDicts dicts(interop);
+    Watch watch(&look_for_signals);
     Py_ssize_t row = first;
     for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
         py::object value = item_of(rows.ptr(), row);
@@ -142,6 +150,7 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
         if (lengths[row] < 0) {
             return row;
         }
+        watch.after(steps_of_a_row);
     }
     return row;
 }
@@ -154,6 +163,7 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
     }
     py::array_t<std::int64_t> found(PyList_GET_SIZE(rows.ptr()));
     std::int64_t* const lengths = found.mutable_data();
+    Watch watch(&look_for_signals);
     for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
         const auto dict = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
         const py::object value = PyDict_CheckExact(dict.ptr()) ? Walk::lookup(dict, name.ptr()) : py::object();
@@ -161,6 +171,7 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
         if (lengths[row] < 0) {
             return py::none();
         }
+        watch.after(steps_of_a_row);
     }
     return found;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "../../kernels/span.hpp"
+#include "../../kernels/watch.hpp"
 #include "../casters.hpp"
 
 namespace quadrat {
@@ -19,6 +20,14 @@ inline py::arg array_arg(const char* name) { return py::arg(name).noconvert(); }
 
 inline Span<const std::int64_t> span_of(const Ints& array) { return {array.data(), array.size()}; }
 inline Span<std::int64_t> span_to(Ints& array) { return {array.mutable_data(), array.size()}; }
+
+// Ends a kernel, with or without the GIL, where a signal handler raises, as that of Ctrl-C does.
+inline void look_for_signals() {
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) {
+        throw py::error_already_set();
+    }
+}
 
 inline void require_size(const Ints& array, std::int64_t size, const char* name) {
     if (array.size() != size) {
