@@ -163,6 +163,24 @@ def test_multiple_choice(tmp_path, multiple_of, trim):
         quadrat.batch_by_tokens(trainer_of(tmp_path, datasets.Dataset.from_list(rows), collator), shapes=2)
 
 
+def test_pairs_of_an_encoding_and_a_label(tmp_path):
+    """A pair is as long as the tokens of its encoding; rows that are stored with a dimension more are refused."""
+    pairs = [({"input_ids": [5] * size}, row % 2) for row, size in enumerate(SIZES)]
+
+    def collate(rows: Any) -> Any:
+        ids = quadrat.pad([encoding["input_ids"] for encoding, _ in rows], return_tensors="pt")
+        return {"input_ids": ids, "labels": torch.tensor([label for _, label in rows])}
+
+    trainer = trainer_of(tmp_path, pairs, collate)
+    made = quadrat.batch_by_tokens(trainer)
+    trainer.train()
+    assert all(rows * width <= made.max_tokens for rows, width in trainer.trained)
+    assert len(trainer.trained) < 1.5 * made.steps_before
+    deep = [{"input_ids": torch.full((1, size), 5), "labels": 0} for size in SIZES]
+    with pytest.raises(TypeError, match="row 0 of column 'input_ids' is a Tensor of Tensors, not of tokens"):
+        quadrat.batch_by_tokens(trainer_of(tmp_path, deep, collate))
+
+
 def test_collators_that_make_labels_or_have_a_decoder(tmp_path):
     """Labels that are stored with padding do not count where they are made anew, or are those of a decoder."""
     copied = datasets.Dataset.from_list(
