@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import quadrat
+from quadrat.batching.token_budget import usual_max_tokens
 
 
 def test_reprs():
@@ -86,6 +87,25 @@ def masked(**options):
 def test_are_refused(error, call, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8),
+        lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8, shapes=2, overlong="alone"),
+        lambda rows: quadrat.plan_packs(rows, 8),
+        lambda rows: quadrat.PackedDataset(rows, 8),
+        lambda rows: quadrat.batching.plan_shapes(rows, 8),
+        lambda rows: quadrat.batching.plan_shapes(rows, 8, padded=False),
+        lambda rows: usual_max_tokens(rows, 8),
+    ],
+)
+def test_no_rows(plan):
+    empty = datasets.Dataset.from_dict({"input_ids": [[1]]}).select([])
+    for rows in ([], empty):
+        with pytest.raises(ValueError, match=r"lengths are empty: there are no rows to (batch|pack)"):
+            plan(rows)
 
 
 @pytest.mark.parametrize("value", [65504, -65504.0, float("inf"), float("-inf")])

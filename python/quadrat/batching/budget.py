@@ -46,9 +46,7 @@ class Budget(NamedTuple):
         """The entries of a state."""
         return {f"budget_{name}": value for name, value in self._asdict().items()}
 
-    def require(
-        self, lengths: IntArray, called: str = "multiple_of", advice: str = "give max_tokens={least} or more"
-    ) -> None:
+    def require(self, lengths: IntArray, called: str = "multiple_of", advice: str = "give {least} or more") -> None:
         """Raises ValueError if there are no rows, or one is above the budget."""
         require_rows(lengths, "batch")
         longest, multiple = int(lengths.max()), self.multiple_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching._epoch import random_order
-from quadrat.batching.budget import Budget
+from quadrat.batching.budget import MOST_ROWS, Budget
 from quadrat.batching.lengths import lengths_of
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import number_below
@@ -157,17 +157,23 @@ def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[
     if not isinstance(plan, ShapePlan):
         if lengths is None:
             raise TypeError(
-                "the lengths of a stream are not known before it is read: give shapes=plan_shapes(lengths, ...)"
+                "the lengths of a stream are not known before it is read: give "
+                "shapes=quadrat.batching.plan_shapes(lengths, ...)"
             )
         multiple = 8 if budget.multiple_of == 1 else budget.multiple_of
         plan = _planned(lengths, Budget.of(budget.tokens, budget.padded, budget.rows, multiple), shapes)
     tokens, rows, widest = plan.max_tokens, max(rows for rows, _ in plan.shapes), plan.shapes[-1][1]
     if plan.padded != budget.padded:
-        raise ValueError(f"the plan is for padded={plan.padded}, not for padded={budget.padded}")
+        raise ValueError(
+            f"the plan is for padded={plan.padded}, not for padded={budget.padded}: give "
+            f"quadrat.batching.plan_shapes(..., padded={budget.padded})"
+        )
     if tokens > budget.tokens or rows > budget.rows:
-        raise ValueError(f"the plan has batches of {tokens} tokens and {rows} rows, more than the sampler's {budget}")
+        most = f"{budget.tokens} tokens" + (f" and {budget.rows} rows" if budget.rows < MOST_ROWS else "")
+        raise ValueError(f"the plan has batches of {tokens} tokens and {rows} rows, more than {most}: allow more")
     if lengths is not None and (longest := int(lengths.max())) > widest:
-        raise ValueError(f"row {int(lengths.argmax())} has {longest} tokens, and the widest shape {widest}")
+        row = int(lengths.argmax())
+        raise ValueError(f"row {row} has {longest} tokens, and the widest shape {widest}: give a plan of these lengths")
     return plan, Budget(budget.tokens if plan.padded else widest, rows, 1, plan.padded)
 
 

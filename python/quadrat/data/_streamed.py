@@ -101,6 +101,7 @@ class StreamedDataset(Resumable, _Base):
 
     _IS = "stream"
     _OVERLONG: tuple[str, ...]
+    _advice: str  # what to do about a row that is too long
 
     def __init__(
         self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **settings: int | str
@@ -196,11 +197,8 @@ class StreamedDataset(Resumable, _Base):
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} (counted from {place.row(first)})") from None
         if overlong == "error" and len(known) and (longest := int(known.max())) > limit:
-            others = "'truncate' cuts such rows, 'split' packs them in pieces"
-            raise ValueError(
-                f"{place.row(first + int(known.argmax()))} has {longest} tokens, more than {limit}; overlong="
-                + (others if "split" in self._OVERLONG else "'alone' makes such a row a batch of its own")
-            )
+            row = place.row(first + int(known.argmax()))
+            raise ValueError(f"{row} has {longest} tokens, more than {limit}; {self._advice}")
         if isinstance(source, list):
             source = with_columns(source, self.columns)
         numbers, starts, sizes = pieces_of(known, limit, overlong)

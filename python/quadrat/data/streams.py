@@ -82,6 +82,7 @@ class BatchedStream(StreamedDataset):
     """
 
     _OVERLONG = ("error", "alone")
+    _advice = "overlong='alone' makes such a row a batch of its own"
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class BatchedStream(StreamedDataset):
         limit = budget.tokens // budget.multiple_of * budget.multiple_of
         if self.shapes is not None:
             limit, overlong = self.shapes.shapes[-1][1], "error"
+            self._advice = "give a plan with a wider shape"
         options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
         shown = "" if self.shapes is None else str(self.shapes.shapes)
         super().__init__(dataset, columns, options, **self._budget.settings(), shapes=shown)
@@ -180,6 +182,7 @@ class PackedStream(StreamedDataset):
     """
 
     _OVERLONG = ("error", "truncate", "split")
+    _advice = "overlong='truncate' cuts such rows, 'split' packs them in pieces"
 
     def __init__(
         self,

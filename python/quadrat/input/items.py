@@ -19,6 +19,7 @@ from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
 SEQ_LENGTHS = "seq_lengths"
+_INSTEAD = {MAIN: "tokenize texts first", SEQ_LENGTHS: "give the lengths of documents"}
 
 
 class Pieces(NamedTuple):
@@ -114,7 +115,8 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):
         if (kind := _kind_of(columns, index)) is None:
-            raise TypeError(f"column {name!r} does not hold rows of numbers: name the columns to keep, columns=[...]")
+            remedy = _INSTEAD.get(name, "name the columns to keep, columns=[...]")
+            raise TypeError(f"column {name!r} does not hold rows of numbers: {remedy}")
         kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
             one, other = (np.size(_value(features, row, column)) for column in (names[0], name))

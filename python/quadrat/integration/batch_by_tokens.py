@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from torch.utils.data import IterableDataset
 from transformers import Trainer
 
-from quadrat.batching.budget import Budget, require_rows
+from quadrat.batching.budget import require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import FixedShapes, ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
@@ -186,8 +186,11 @@ def _sampler(lengths: IntArray, args: Any, max_tokens: Any, options: dict[str, A
         size, accumulated = args.per_device_train_batch_size, args.gradient_accumulation_steps
         return usual_sampler(lengths, size, batches_of_a_step=accumulated, **options)
     tokens = shapes.max_tokens if max_tokens == "auto" else max_tokens
-    called = "pad_to_multiple_of"
-    Budget.of(tokens, options["padded"], None, options["multiple_of"], called).require(lengths, called)
+    longest, multiple = int(lengths.max()), options["multiple_of"]
+    if isinstance(tokens, int) and 0 < tokens < (least := -(-longest // multiple) * multiple):
+        row = f"row {int(lengths.argmax())} has {longest} tokens"
+        rounded = f" in multiples of {multiple}" if longest <= tokens else ""
+        raise ValueError(f"{row}, more than max_tokens={tokens} allow{rounded}; give {least} or more")
     return TokenBudgetBatchSampler(lengths, tokens, **options)
 
 
