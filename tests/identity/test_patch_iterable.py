@@ -318,6 +318,16 @@ def test_two_threads_read_one_row():
         assert dict(row) == {"a": [1, 0, 0], "b": [2]}
 
 
+def test_a_batch_of_rows_in_arrow_and_others():
+    rows = list(Source(pa.table({"input_ids": [[1, 2], [3]]})).rows([0, 1]))
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    quadrat.stats(reset=True)
+    for features in ([{"input_ids": [4]}, *rows], [*rows, {"input_ids": [4]}], [rows[0], {"input_ids": [4]}, rows[1]]):
+        expected = [row["input_ids"] + [0] * (2 - len(row["input_ids"])) for row in map(dict, features)]
+        assert collator(features)["input_ids"].tolist() == expected
+    assert quadrat.stats().fell_back == 0
+
+
 def test_undone():
     dataset = datasets.Dataset.from_dict({"a": [1] * 20}).to_iterable_dataset()
     with contextlib.ExitStack() as stack:

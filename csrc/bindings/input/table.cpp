@@ -306,12 +306,14 @@ void register_table(py::module_& m) {
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size)
         .def(
+            "row", [](const Table& self, std::int64_t key) { return self.row(in_range(key, self.size())); }, "key"_a)
+        .def(
             "row",
-            [](const Table& self, std::int64_t key, const FlatColumn* mapping) {
-                const std::int64_t place = in_range(key, mapping != nullptr ? mapping->size() : self.size());
-                return self.row(mapping != nullptr ? in_range(looked_up(*mapping, place), self.size()) : place);
+            [](const Table& self, std::int64_t key, const FlatColumn& mapping) {
+                const std::int64_t place = looked_up(mapping, in_range(key, mapping.size()));
+                return self.row(in_range(place, self.size()));
             },
-            "key"_a, "mapping"_a = py::none());
+            "key"_a, "mapping"_a);
     bind_class<TableRows>(m, "TableRows")
         .def(py::init<py::object, const py::object&, const FlatColumn*>(), "table"_a, "keys"_a = py::none(),
              "mapping"_a = py::none())

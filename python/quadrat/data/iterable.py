@@ -5,21 +5,27 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from quadrat.data.stored import is_plain_type
-from quadrat.input.lazy_row import Source
+from quadrat.input.lazy_row import Reads, Source
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.iterable", "datasets"):
     import datasets
     import pyarrow as pa
     from datasets import iterable_dataset as streams
+    from datasets.features.features import require_decoding
 
 _SMALLEST = 8  # rows of a table; fewer cost more to open than to read
+_TOGETHER = 60  # rows that are made at once, some times the 10 that `datasets` reads at once
+_LONGEST_PAUSE, _MOST_DICTS = 1 << 12, 1 << 16  # rows that come as dicts for each one that was read, and in all
 _Examples = Iterator[tuple[Any, Any]]
+_Parts = Iterable[tuple[int, Iterable[Any]]]  # how many rows each part is, and parts
+_Read = Callable[[Any, pa.Table], Iterable[Any]]
 
 # What passes on the rows it is given, one by one.
 _PASSING = ("RebatchedArrow", "Skip", "Take", "Step", "Repeat", "BufferShuffled", "InterleavedShards",
@@ -32,32 +38,90 @@ _Rebatched: Any = streams.RebatchedArrowExamplesIterable
 _Formatted: Any = getattr(streams, "FormattedExamplesIterable", type("None", (_Rebatched,), {}))  # absent before 3.1
 
 
-def _one(key: Any, table: pa.Table) -> Any:
-    return _Arrow(lambda: iter([(key, table)]), {})
+def _reader(iterate: Callable[[Any], _Examples], most: int | None = None) -> _Read:
+    """Reads tables one after the other as `datasets` does, so many rows at once, with one iterator for all."""
+    given: list[tuple[Any, pa.Table]] = []
+
+    def tables() -> Iterator[tuple[Any, pa.Table]]:
+        while True:
+            key, table = given.pop()
+            step = most or len(table)
+            yield from ((key, table.slice(at, step)) for at in range(0, len(table), step))
+
+    examples = iterate(_Arrow(tables, {}))
+
+    def read(key: Any, table: pa.Table) -> Iterable[Any]:
+        given.append((key, table))
+        return map(operator.itemgetter(1), itertools.islice(examples, len(table) if table.num_columns else 0))
+
+    return read
+
+
+def _dicts_of(key: Any, table: pa.Table, first: int, count: int, read: _Read) -> Iterable[Any]:
+    part = table if count == len(table) else table.slice(first, count)
+    try:
+        return part.to_pylist()  # type: ignore[no-any-return]
+    except Exception:  # of one of these rows: `datasets` raises it when that row is read
+        return read(key, part)
 
 
 class _InArrow:
     """Gives rows of tables that stay in Arrow."""
 
     wanted: list[int] | None = None  # how many rows come next as one `Source`, at most; None: rows come one by one
+    _decodes = False  # whether values are decoded
+    # The schema of the last table, whether Python has all its types, and whether values do not depend on other rows.
+    _known: tuple[Any, bool, bool] = pa.schema([]), False, False
+    _reads: Reads
+    _in_arrow = _as_dicts = 0  # rows that came last, in Arrow; that come next as dicts, because one of those was read
+    _pause = 16
 
-    def _parts_of(self, key: Any, table: pa.Table, first: int) -> Iterator[tuple[int, Any]]:
-        """The rows of a table from `first` on, several at once or one by one, and how many rows each part is."""
-        names, wanted = table.column_names, self.wanted
-        plain = all(map(is_plain_type, table.schema.types)) and len(set(names)) == len(names)
-        if plain and wanted is not None:
-            while first < len(table):
-                part = table.slice(first, wanted[0])
-                first += len(part)
-                yield len(part), Source(part)
-        elif plain and len(table) >= _SMALLEST:
-            yield from zip(itertools.repeat(1), Source(table).rows(range(first, len(table))))
-        else:
-            yield from ((1, row) for _, row in self._read(key, table.slice(first)))
+    def _parts_of(self, key: Any, table: pa.Table, first: int, read: _Read) -> _Parts:
+        """The rows of a table from `first` on, several at once or one by one."""
+        if not (schema := table.schema).equals(self._known[0]):
+            unique = len(set(schema.names)) == len(schema) and not self._decodes
+            plain = unique and all(map(is_plain_type, schema.types))
+            self._known = schema, plain, unique and "extension<" not in str(schema.types)
+        _, plain, apart = self._known
+        if plain and self.wanted is not None:
+            return self._sources_of(table, first, self.wanted)
+        if not apart:
+            return ((1, read(key, table.slice(first) if first else table)),)
+        count = len(table) - first
+        if count > _TOGETHER or (plain and len(table) >= _SMALLEST and count > self._as_dicts):
+            return self._rows_of(key, table, first, read)
+        self._as_dicts = max(self._as_dicts - count, 0)
+        return ((1, _dicts_of(key, table, first, count, read)),)
 
-    def _read(self, key: Any, table: pa.Table) -> _Examples:
-        """The rows of one table, as `datasets` reads them."""
-        raise NotImplementedError
+    def _rows_of(self, key: Any, table: pa.Table, first: int, read: _Read) -> _Parts:
+        source, reads, plain = Source(table, self._reads), self._reads, self._known[1]
+
+        def in_arrow() -> Iterator[Any]:
+            nonlocal first
+            for row in source.rows(range(first, len(table))):
+                first += 1
+                self._in_arrow += 1
+                yield row
+                if reads.found:
+                    break
+
+        while first < len(table):
+            if reads.found:
+                self._pause = min(4 * self._pause, _LONGEST_PAUSE)
+                self._in_arrow, self._as_dicts, reads.found = 0, min(self._pause * self._in_arrow, _MOST_DICTS), False
+            if self._as_dicts > 0 or not plain:
+                count = min(len(table) - first, _TOGETHER - first % _TOGETHER)
+                rows, first = _dicts_of(key, table, first, count, read), first + count
+                self._as_dicts -= count
+                yield 1, rows
+            else:
+                yield 1, in_arrow()
+
+    def _sources_of(self, table: pa.Table, first: int, wanted: list[int]) -> _Parts:
+        while first < len(table):
+            part = table.slice(first, wanted[0])
+            first += len(part)
+            yield len(part), (Source(part),)
 
     def shard_data_sources(self, *args: Any, **kwargs: Any) -> Any:
         return _as(type(self), super().shard_data_sources(*args, **kwargs), self.wanted)  # type: ignore[misc]
@@ -67,23 +131,21 @@ class _ArrowRows(_InArrow, _Arrow):  # type: ignore[misc]
     """The rows of tables, without features."""
 
     def __iter__(self) -> _Examples:
-        state = self._state_dict
+        state, read = self._state_dict, _reader(_Arrow.__iter__)
         shards = streams._split_gen_kwargs(self.kwargs, max_num_jobs=self.num_shards)
         for shard in itertools.islice(shards, state["shard_idx"] if state else 0, None):
             start, seen = state["shard_example_idx"] if state else 0, 0
             for key, table in self.generate_tables_fn(**shard):
                 first, seen = max(start - seen, 0), seen + len(table)
                 if first < len(table):
-                    for count, part in self._parts_of(key, table, first):
-                        if state:
-                            state["shard_example_idx"] += count
-                        yield key, part
+                    for count, parts in self._parts_of(key, table, first, read):
+                        for part in parts:
+                            if state:
+                                state["shard_example_idx"] += count
+                            yield key, part
             if state:
                 state["shard_idx"] += 1
                 state["shard_example_idx"] = 0
-
-    def _read(self, key: Any, table: pa.Table) -> _Examples:
-        return iter(_one(key, table))
 
 
 class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
@@ -94,7 +156,9 @@ class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
 
     def __iter__(self) -> _Examples:
         state, tables = self.ex_iterable._state_dict, self.ex_iterable.ex_iterable
-        given, before = 0, None
+        given, before, read = 0, None, _reader(lambda tables: _Formatted.__iter__(self._over(tables)), 1)
+        schema = self.features.arrow_schema if self.features else None
+        self._decodes = any(map(require_decoding, (self.features or {}).values()))
         if state:
             if state["previous_state"]:
                 tables.load_state_dict(state["previous_state"])
@@ -104,37 +168,38 @@ class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
         for key, table in tables.iter_arrow():
             first = min(start, len(table))
             start, counted, number = start - first, counted + first, first
-            for count, part in self._cast_parts_of(key, table, first):
-                number += count
-                counted = counted + 1 if count == 1 else number
-                if state:
-                    state["batch_idx"] += count
-                    state["num_chunks_since_previous_state"] = counted
-                    if count > 1:
+            for count, parts in self._cast_parts_of(key, table, first, schema, read):
+                for part in parts:
+                    number += count
+                    counted = counted + 1 if count == 1 else number
+                    if state:
+                        state["batch_idx"] += count
+                        state["num_chunks_since_previous_state"] = counted
+                        if count > 1:
+                            state["previous_state"] = before
+                    yield str(key), part
+                    counted = number
+                    if state:
                         state["previous_state"] = before
-                yield str(key), part
-                counted = number
-                if state:
-                    state["previous_state"] = before
-                    state["num_chunks_since_previous_state"] = number
+                        state["num_chunks_since_previous_state"] = number
             if state:
                 before = tables.state_dict()
 
-    def _cast_parts_of(self, key: Any, table: pa.Table, first: int) -> Iterator[tuple[int, Any]]:
+    def _cast_parts_of(self, key: Any, table: pa.Table, first: int, schema: pa.Schema | None, read: _Read) -> _Parts:
         if first == len(table):
-            return iter(())
-        try:
-            cast = next(_Formatted._iter_arrow(self._of(key, table)))[1]
-        except Exception:  # of one of its rows: `datasets` raises it when that row is read
-            return ((1, row) for at in range(first, len(table)) for _, row in self._read(key, table.slice(at, 1)))
-        return self._parts_of(key, cast, first)
+            return ()
+        if table.schema != schema:
+            if len(table) == 1 and self.wanted is None:
+                return ((1, read(key, table)),)
+            try:
+                _, table = next(_Formatted._iter_arrow(self._over(_Arrow(lambda: iter([(key, table)]), {}))))
+            except Exception:  # of one of its rows: `datasets` raises it when that row is read
+                return ((1, read(key, table.slice(first))),)
+        return self._parts_of(key, table, first, read)
 
-    def _read(self, key: Any, table: pa.Table) -> _Examples:
-        return _Formatted.__iter__(self._of(key, table))  # type: ignore[no-any-return]
-
-    def _of(self, key: Any, table: pa.Table) -> Any:
+    def _over(self, tables: Any) -> Any:
         one = _as(_Formatted, self)
-        one.ex_iterable = _one(key, table)
+        one.ex_iterable = tables
         return one
 
 
@@ -146,7 +211,7 @@ def _as(cls: type, examples: Any, wanted: list[int] | None = None) -> Any:
     """A copy that shares its state, of another class."""
     made = copy.copy(examples)
     made.__class__ = cls
-    made.wanted = wanted
+    made.wanted, made._reads = wanted, Reads()
     return made
 
 
@@ -186,22 +251,24 @@ def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None =
 @functools.cache
 def _are_equal() -> bool:
     """Whether rows, keys and states are those of the installed `datasets`, tried on a few tables."""
-    tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in (9, 0, 8)] for at in range(2)]
-    features = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
+    sizes = _SMALLEST + 1, 0, 1, 2
+    tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in sizes] for at in range(2)]
+    own = datasets.Features.from_arrow_schema(tables[0][0].schema)
+    others = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
 
     def make(shards: list[int]) -> Iterator[Any]:
         for shard in shards:
             yield from enumerate(tables[shard])
 
-    def examples_of(cls: type, wanted: list[int] | None = None) -> Any:
+    def examples_of(cls: type, features: Any, wanted: list[int] | None = None) -> Any:
         inner = _Arrow(make, {"shards": [0, 1]})
-        examples = inner if issubclass(cls, _Arrow) else _Formatted(_Rebatched(inner, batch_size=1), None, features, {})
+        examples = inner if features is None else _Formatted(_Rebatched(inner, batch_size=1), None, features, {})
         examples = _as(cls, examples, wanted)
         examples._init_state_dict()
         return examples
 
-    def run(cls: type, state: Any, wanted: list[int] | None = None) -> list[Any]:
-        examples = examples_of(cls, wanted)
+    def run(cls: type, features: Any, state: Any, wanted: list[int] | None = None) -> list[Any]:
+        examples = examples_of(cls, features, wanted)
         if state is not None:
             examples.load_state_dict(state)
         found: list[Any] = []
@@ -211,15 +278,16 @@ def _are_equal() -> bool:
         return [*found, (None, None, examples.state_dict())]
 
     try:
-        for ours, theirs in ((_ArrowRows, _Arrow), (_FormattedRows, _Formatted)):
-            for *_, state in [(None, None, None), *run(theirs, None)[:-1:5]]:
-                rows = run(theirs, state)
-                parts = [(*one[:2], one[2] or row[2]) for one, row in zip(run(ours, state, [4]), rows, strict=True)]
-                if rows != parts or rows != run(ours, state):
+        for features in (None, own, others):
+            ours, theirs = (_ArrowRows, _Arrow) if features is None else (_FormattedRows, _Formatted)
+            for *_, state in [(None, None, None), *run(theirs, features, None)[:-1:9]]:
+                rows, found = run(theirs, features, state), run(ours, features, state, [4])
+                parts = [(*one[:2], one[2] or row[2]) for one, row in zip(found, rows, strict=True)]
+                if rows != parts or rows != run(ours, features, state):
                     return False
         # Not an `IterableDataset`, whose making goes through what `patch_datasets` puts in place.
-        dataset: Any = SimpleNamespace(features=features, _formatting=None)
-        dataset._prepare_ex_iterable_for_iteration = lambda: examples_of(_ArrowRows, [4])
+        dataset: Any = SimpleNamespace(features=own, _formatting=None)
+        dataset._prepare_ex_iterable_for_iteration = lambda: examples_of(_ArrowRows, None, [4])
         return all(type(part) is Source for part in datasets.IterableDataset.__iter__(dataset))  # given as they are
     except Exception:  # an interface of another shape: `datasets` reads the rows
         return False

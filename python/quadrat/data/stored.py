@@ -31,6 +31,8 @@ Look = tuple[int, int]  # a form and a kind of `_core.Table`
 PYTHON: Look = 0, 0  # numbers and lists
 OBJECT: Look = OTHER, 0
 
+_MOST_SKIPS = 64  # batches, or rows
+
 # What a DataLoader calls, as `datasets` has it, whatever is put in its place later.
 original_getitems, original_getitem = datasets.Dataset.__getitems__, datasets.Dataset.__getitem__
 _original_row = datasets.Dataset._getitem
@@ -75,7 +77,7 @@ class StoredRows:
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
         self._state = tuple(getattr(dataset, name) for name in _STATE)
         self._formatted = formatted
-        self._left = 0  # rows that `datasets` reads in the time it takes to open the table; 0: not counted yet
+        self._left = 0  # rows that `datasets` reads before the next look whether others can; 0: not counted yet
         self._step = self._skips = 0  # batches that `datasets` reads at once, because others read the last ones
         self._table: _core.Table | None = None
         self._mapping: _core.FlatColumn | None = None
@@ -97,8 +99,8 @@ class StoredRows:
     def rows(self, keys: Sequence[int]) -> Rows | None:
         """The rows at `keys`; None where they cannot stay in Arrow. Raises IndexError."""
         self._opened  # noqa: B018 - opens the table
-        if self._table is None or self._skips:
-            self._skips = max(self._skips - 1, 0)
+        if self._table is None:
+            self._skips = _MOST_SKIPS
             return None
         rows = Rows(self._table, keys, self._mapping)
         if self._formatted and not self._is_plain:
@@ -108,11 +110,18 @@ class StoredRows:
 
     def _read(self, keys: list[int]) -> list[dict[str, Any]]:
         """The rows as `datasets` reads them. Who asks for them is likely to ask again, and not to collate in Arrow."""
-        self._skips = self._step = min(4 * self._step + 2, 64)
+        self._skips = self._step = min(4 * self._step + 2, _MOST_SKIPS)
         return original_getitems(self._opened, keys)  # type: ignore[no-any-return]
 
-    def waits(self) -> bool:
-        """Whether `datasets` is to read the next row, because so few were read that the table is not open yet."""
+    def skips_batch(self) -> bool:
+        """Whether `datasets` is to read the next batch at once."""
+        if self._skips > 0:
+            self._skips -= 1
+            return True
+        return False
+
+    def skips_row(self) -> bool:
+        """Whether `datasets` is to read the next row: the table is not open yet, or does not give rows."""
         if self._left > 1:
             self._left -= 1
             return True
@@ -121,10 +130,13 @@ class StoredRows:
     def row(self, key: int) -> dict[str, Any] | None:
         """A row of Python's numbers, lists and strings; None where `datasets` is to read it. Raises IndexError."""
         if not self._left and "_opened" not in vars(self):
-            self._left = 64 * max((column.num_chunks for column in self._state[0].table.columns), default=1)
+            self._left = _MOST_SKIPS * max((column.num_chunks for column in self._state[0].table.columns), default=1)
             return None
         self._opened  # noqa: B018 - opens the table
-        return self._table.row(key, self._mapping) if self._table is not None and self._is_plain else None
+        if self._table is None or not self._is_plain:
+            self._left = _MOST_SKIPS
+            return None
+        return self._table.row(key) if self._mapping is None else self._table.row(key, self._mapping)
 
     @functools.cached_property
     def _opened(self) -> datasets.Dataset:

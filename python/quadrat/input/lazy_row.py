@@ -17,11 +17,17 @@ _lock = threading.Lock()
 _ROWS_OF_A_CHUNK = 16  # on average; it costs less to copy fewer than to read where each chunk is
 
 
+class Reads:
+    """Whether a row was read by other code than a collator, of all rows that stayed in Arrow."""
+
+    found = False
+
+
 class Source:
     """A table whose rows are read one by one: as Arrow has it, and as collators read it. In a stream, all its rows."""
 
-    def __init__(self, arrow: pyarrow.Table) -> None:
-        self.arrow = arrow
+    def __init__(self, arrow: pyarrow.Table, reads: Reads | None = None) -> None:
+        self.arrow, self.reads = arrow, Reads() if reads is None else reads
 
     def __len__(self) -> int:
         return len(self.arrow)
@@ -75,7 +81,9 @@ class LazyRow(dict[str, Any]):
         """Make the values."""
         where = self.where
         if where is not None:
-            values = where[0].table.row(where[1])
+            source, place = where
+            source.reads.found = True
+            values = source.table.row(place)
             with _lock:
                 if self.where is not None:  # another thread may have read the row, and changed it
                     dict.update(self, values)
@@ -138,8 +146,8 @@ def together(rows: Sequence[Any]) -> tuple[Source, Sequence[int]] | None:
 
 
 def as_columns(features: Any) -> Any:
-    """Features that begin with a `LazyRow`: as `Rows` where nobody has read one, else with plain dicts."""
-    if type(features) not in (list, tuple) or not features or type(features[0]) is not LazyRow:
+    """Features among which are `LazyRow`s: as `Rows` where all are and nobody has read one, else with plain dicts."""
+    if type(features) not in (list, tuple) or LazyRow not in map(type, features):
         return features
     found = together(features)
     if found is not None:

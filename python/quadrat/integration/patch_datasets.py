@@ -30,7 +30,7 @@ def patch_datasets() -> Patch:
     A row of an `IterableDataset` is a dict whose values are made when one of them is read. The order, epochs, shuffle
     buffers, `state_dict` and resuming are those of `datasets`. Rows that `datasets` makes one by one are plain dicts
     as before: after `map`, `filter` or `select_columns`, with a format or features that are decoded, or interleaved
-    in runs of fewer than 8 rows of a shard.
+    in runs of fewer than 8 rows of a shard; and for a while after other code has read a row.
 
     Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
     "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself.
@@ -51,32 +51,31 @@ def patch_datasets() -> Patch:
     return Patch("patch_datasets", DATASETS)
 
 
-def _of(dataset: Any) -> StoredRows | None:
-    """What reads the rows in place of `datasets`; None where it reads them itself."""
+def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
+    """What reads the rows in place of `datasets`, the last one if it holds; None where it reads them itself."""
     if not reads_as_datasets(dataset, _getitem, dataset._format_type):
         return None
-    stored = _stored.get(dataset)
     if stored is None or not stored.is_of(dataset):
         stored = _stored[dataset] = StoredRows(dataset, formatted=True)
     return stored
 
 
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
-    if len(keys) and (stored := _of(self)) is not None:
+    if (known := _stored.get(self)) is None or not known.skips_batch():
+        stored = _of(self, known) if len(keys) else None
         try:
-            rows = stored.rows(keys) if min(keys) >= 0 else None
+            if stored is not None and min(keys) >= 0 and (rows := stored.rows(keys)) is not None:
+                return rows
         except (IndexError, TypeError):  # `datasets` raises its own error
-            rows = None
-        if rows is not None:
-            return rows
+            pass
     return original_getitems(self, keys)
 
 
 def _getitem(self: Any, key: Any) -> Any:
     if type(key) is not int or self._format_type is not None:
         return original_getitem(self, key)
-    if ((known := _stored.get(self)) is None or not known.waits()) and 0 <= key < 2**63:
-        stored = _of(self)
+    if ((known := _stored.get(self)) is None or not known.skips_row()) and 0 <= key < 2**63:
+        stored = _of(self, known)
         try:
             if stored is not None and (row := stored.row(key)) is not None:
                 return row
