@@ -1,13 +1,15 @@
 """What quadrat puts in the place of other code, at sizes from 1 to 512: nothing may be slower than what it replaces.
 
-Containers of evaluations, lengths, `tokenizer_pad`, streams and access to datasets, in one process and one thread. Both
-results are compared first; then both are timed alternately, and the ratio is that of the median times. Prints a table
-and writes JSON. The status is 1 if a ratio is below 0.95, unless the difference is less than a microsecond.
+Containers of evaluations, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, and
+collators made for each batch, in one process and one thread. Both results are compared first; then both are timed
+alternately, and the ratio is that of the median times. Prints a table and writes JSON. The status is 1 if a ratio is
+below 0.95, unless the difference is less than a microsecond.
 """
 
 import argparse
 import copy
 import gc
+import itertools
 import json
 import statistics
 import sys
@@ -21,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import torch
+import transformers
+from datasets.iterable_dataset import ArrowExamplesIterable
 from rich import box
 from rich.progress import track
 from rich.table import Table
@@ -238,6 +242,88 @@ def access() -> Iterator[Pair]:
             )
 
 
+# Columns by what they hold, of the row with this number.
+COLUMNS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "tokens": lambda row: {"input_ids": [row] * (1 + row % 48), "label": row % 3},
+    "lists of lists": lambda row: {"boxes": [[row, 1, 2, 3]] * (1 + row % 48)},
+    "texts": lambda row: {"text": "word " * (1 + row % 48), "label": row % 3},
+    "dicts": lambda row: {"messages": [{"role": "user", "content": "word " * (1 + row % 48)}] * 2},
+    "bytes": lambda row: {"image": bytes(300), "label": row % 3},
+    "nulls": lambda row: {"a": None if row % 3 else row, "b": None if row % 4 else [row, None]},
+}
+
+
+def touched(rows: Any) -> list[Any]:
+    """What an own collate function does: it reads all values."""
+    return [value for row in rows for value in row.values()]
+
+
+def batched(rows: Any, size: int) -> Iterator[list[Any]]:
+    iterator = iter(rows)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
+def stream_of(table: pa.Table, rows: int, features: Any) -> Any:
+    """A stream of tables of so many rows."""
+    tables = [(at, table.slice(at, rows)) for at in range(0, len(table), rows)]
+    examples = ArrowExamplesIterable(lambda numbers: iter(tables), {"numbers": [0]})
+    return datasets.IterableDataset(examples, info=datasets.DatasetInfo(features=features))
+
+
+def own_code() -> Iterator[Pair]:
+    """Code that reads rows itself, by batches."""
+    patch = quadrat.patch_datasets
+    for name, column in COLUMNS.items():
+        data = datasets.Dataset.from_list([column(row) for row in range(SIZES[-1])])
+        shuffled, table, features = data.shuffle(seed=0), data.data.table, data.features
+        streams = {
+            "a stream": data.to_iterable_dataset(num_shards=4),
+            "a stream without features": stream_of(table, 64, None),
+            "a stream of tables of two rows": stream_of(table, 2, features),
+            "interleaved streams": datasets.interleave_datasets([stream_of(table, 64, features)] * 2),
+        }
+        streams["a shuffled stream"] = streams["a stream"].shuffle(seed=0, buffer_size=100)
+        for size in SIZES:
+            for kind, given in (("a dataset", data), ("a shuffled dataset", shuffled)):
+                keys = list(range(size))
+                yield Pair(
+                    f"own code, {name}, {kind}",
+                    size,
+                    lambda given=given, keys=keys: touched(given.__getitems__(keys)),
+                    patch=patch,
+                )
+            for kind, stream in streams.items():
+                yield Pair(
+                    f"own code, {name}, {kind}",
+                    size,
+                    lambda stream=stream, size=size: [touched(batch) for batch in batched(stream, size)],
+                    patch=patch,
+                )
+
+
+def made_anew() -> Iterator[Pair]:
+    """Collators that collate one batch."""
+    tok = tokenizer()
+    makes: dict[str, Callable[[Any], Any]] = {
+        "DataCollatorWithPadding": lambda home: home.DataCollatorWithPadding(tok),
+        "DataCollatorForSeq2Seq": lambda home: home.DataCollatorForSeq2Seq(tok),
+        "DataCollatorForTokenClassification": lambda home: home.DataCollatorForTokenClassification(tok),
+        "DataCollatorForLanguageModeling": lambda home: home.DataCollatorForLanguageModeling(tok, mlm=False),
+        "DataCollatorWithFlattening": lambda home: home.DataCollatorWithFlattening(),
+    }
+    for name, make in makes.items():
+        for size in SIZES:
+            labels = name not in ("DataCollatorWithPadding", "DataCollatorForLanguageModeling")
+            rows = [row | ({"labels": row["input_ids"]} if labels else {}) for row in rows_of(size)]
+            yield Pair(
+                f"{name}, made for each batch",
+                size,
+                lambda make=make, rows=rows: make(transformers)([*map(dict, rows)]),
+                lambda make=make, rows=rows: make(quadrat)([*map(dict, rows)]),
+            )
+
+
 def timed(call: Call, times: int) -> float:
     start = perf_counter_ns()
     for _ in range(times):
@@ -285,7 +371,7 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     datasets.disable_progress_bars()
-    made = (evaluations, lengths, padding, streams, access)
+    made = (evaluations, lengths, padding, streams, access, own_code, made_anew)
     pairs = [pair for make in made for pair in make() if options.only in pair.name]
     found: dict[str, dict[int, float]] = {}
     slower = []

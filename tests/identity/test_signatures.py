@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import quadrat
+from quadrat.collators import _base
 from quadrat.installed.originals import ORIGINALS
 from support.samples import CLASSES, tokenizer
 
@@ -40,6 +41,13 @@ def test_an_option_that_there_is_not(name):
 def test_an_option_that_is_nearly_one(wrong, right):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'. Did you mean '{right}'?"):
         quadrat.DataCollatorWithPadding(tokenizer(), **{wrong: 8})
+
+
+def test_known_options_need_no_signature(monkeypatch):
+    """`inspect.signature` takes longer than a small batch."""
+    monkeypatch.setattr(_base, "parameters_of", None)
+    assert quadrat.DataCollatorWithPadding(tokenizer(), pad_to_multiple_of=8, deferred=True).deferred
+    assert not quadrat.DataCollatorForLanguageModeling(tokenizer=tokenizer(), mlm=False).mlm
 
 
 def test_subclasses_have_their_own_signature():

@@ -189,7 +189,10 @@ class MixinCollator(Collator, DataCollatorMixin):
         )
 
 
-def _refuse_unknown(cls: type[Collator], options: Iterable[str]) -> None:
+def _refuse_unknown(cls: type[Collator], options: Mapping[str, Any]) -> None:
+    code = getattr(cls.__init__, "__code__", None)  # `inspect.signature` takes longer than a small batch
+    if code is not None and options.keys() <= set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        return
     known = parameters_of(cls)
     if any(one.kind is one.VAR_KEYWORD for one in known.values()):
         return
