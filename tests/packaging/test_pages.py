@@ -17,6 +17,7 @@ from transformers import set_seed
 
 import quadrat
 from support import resumed_page, standins
+from support.isolated import python
 from support.pages import ROOT, pages, snippets
 
 # Its snippets are also compared with what they give without quadrat.
@@ -143,3 +144,24 @@ def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Pa
                 trained[number].append(rows)
     for number, batches in trained.items():
         assert sorted(batches) == sorted(sampler.batches(number).to_lists())
+
+
+@pytest.mark.slow
+def test_accelerate_with_two_processes(hub: Path, tmp_path: Path) -> None:
+    """All batches of a stream on one of two processes each, and predictions for all rows on both."""
+    (tmp_path / "google-bert").symlink_to(hub / "google-bert")
+    python(
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        ROOT / "tests/support/page_in_two.py",
+        tmp_path,
+    )
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first["predictions"] == second["predictions"] == list(range(first["rows"]))
+    assert len(first["streamed"]) == len(second["streamed"]) > 1
+    shapes = [shape for found in (first, second) for shape in found["streamed"]]
+    assert sum(rows for rows, _ in shapes) >= first["rows"]
+    assert max(rows * width for rows, width in shapes) <= 64
