@@ -91,7 +91,9 @@ def looking_for_twins():
     found += [code.co_name for codes in twins for key, code in codes.items() if key in seen]
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=[" ".join(getattr(part, "__name__", str(part)) for part in one) for one in TRIALS])
+@pytest.mark.parametrize(
+    "trial", TRIALS, ids=[" ".join(getattr(part, "__name__", str(part)) for part in one) for one in TRIALS]
+)
 def test_a_trial_runs_the_original_code(trial):
     trial, *arguments = trial
     with everything_patched():  # which loads what is loaded once
