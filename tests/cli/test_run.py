@@ -7,12 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
-PYTHON = [sys.executable]
-RUN = [sys.executable, "-m", "quadrat", "run"]
+from support.command import PYTHON, RUN, ran
 
 TRAIN = """
     import random, sys
@@ -52,13 +50,6 @@ def script(tmp_path):
         return tmp_path
 
     return write
-
-
-def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, **options
-    )
 
 
 def losses(output: str) -> list[str]:
@@ -239,6 +230,60 @@ def test_ranks_make_one_report(script):
     assert found.stderr.count("steps an epoch instead of 6") == 1
     assert found.stderr.count("of them compiled, and 0 fell back") == 1
     assert not left_over(folder)
+
+
+IMPORTS = """
+    import _imp, sys, threading
+    from importlib.machinery import PathFinder
+
+    found, both = threading.Event(), threading.Barrier(2)
+
+    class Slow:
+        def find_spec(self, name, path=None, target=None):
+            if name != threading.current_thread().name:
+                return None
+            if sys.argv[1] == "found" and name == "transformers":
+                held = 0
+                while True:  # a finder that lets other threads import
+                    try:
+                        _imp.release_lock()
+                    except RuntimeError:
+                        break
+                    held += 1
+                assert found.wait(60)
+                for _ in range(held):
+                    _imp.acquire_lock()
+            spec = PathFinder.find_spec(name, path, target)
+            load = spec.loader.exec_module
+            def exec_module(module):
+                del spec.loader.exec_module
+                load(module)
+                if sys.argv[1] == "patched":
+                    both.wait(60)  # so that both libraries are patched at the same time
+            spec.loader.exec_module = exec_module
+            return spec
+
+    def load(name):
+        __import__(name)
+        found.set()
+
+    sys.meta_path.insert(1, Slow())
+    threads = [threading.Thread(target=load, name=name, args=[name]) for name in ("transformers", "datasets")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    import datasets, transformers
+    print(transformers.DataCollatorWithPadding.__module__, datasets.Dataset.__getitem__.__module__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", ["found", "patched"])
+def test_threads_that_import_at_the_same_time(script, together):
+    found = ran(script(IMPORTS), RUN, "script.py", together)
+    assert found.returncode == 0
+    assert found.stdout.split() == ["quadrat.collators.padding", "quadrat.integration.patch_datasets"], found.stderr
 
 
 @pytest.mark.slow

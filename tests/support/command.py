@@ -10,6 +10,9 @@ from quadrat.__main__ import main
 
 TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(200)]
 
+PYTHON = [sys.executable]
+RUN = [sys.executable, "-m", "quadrat", "run"]
+
 # Sets the title of the window, clears the screen, moves the cursor, turns the text around.
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
@@ -24,6 +27,15 @@ def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.Co
         env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
         timeout=timeout,
         check=False,
+    )
+
+
+def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A script that is run in a folder; what processes leave for the report lies there too."""
+    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, env=environment, text=True, check=False, **{**pipes, **options}
     )
 
 

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from quadrat.cli.command import CommandError
+from quadrat.cli.command import CommandError, complain
 
 VARIABLE = "QUADRAT_RUN"
 _BOOTSTRAP = Path(__file__).with_name("bootstrap")
@@ -33,6 +33,7 @@ class Options:
     trim: bool = False  # whether a Trainer's training batches lose the padding that all their rows have
     quiet: bool = False
     report: str | None = None  # a file
+    of_trainer: tuple[str, ...] = ()  # the options given that change what a Trainer does
     folder: str = ""  # where processes leave what they counted
     process: int = 0  # the number of the process that the script runs in
     ranks: int = 1  # how many such processes share the folder
@@ -44,8 +45,11 @@ def launch(command: list[str], options: Options) -> int:
         raise CommandError("name a script: quadrat run train.py, or quadrat run -m package.module")
     if sys.flags.ignore_environment:
         raise CommandError("Python was started with -E or -I, and ignores the variable by which quadrat is loaded")
+    if options.report is not None:
+        _require_place_for(Path(options.report))
     folder, ranks = _folder()
-    told = replace(options, folder=folder, ranks=ranks, process=os.getpid())
+    names = _of_trainer(options)
+    told = replace(options, of_trainer=names, folder=folder, ranks=ranks, process=os.getpid())
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -53,6 +57,29 @@ def launch(command: list[str], options: Options) -> int:
     if os.name == "nt":  # where another process would be started, and this one end at once
         return subprocess.call(arguments, env=environment)
     os.execve(sys.executable, arguments, environment)
+
+
+def _of_trainer(options: Options) -> tuple[str, ...]:
+    """The options given that change what a Trainer does. A line says which do nothing beside others."""
+    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim")
+    given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in fields}
+    names = [name for name, value in given.items() if value is not None and value is not False]
+    for name, other, acts in (("--group-by-length", "with", False), ("--shapes", "without", True)):
+        if name in names and ("--max-tokens" in names) != acts:
+            names.remove(name)
+            if not options.quiet and os.environ.get("RANK", "0") == "0":
+                complain(f"quadrat run: {name} does nothing {other} --max-tokens")
+    return tuple(names)
+
+
+def _require_place_for(report: Path) -> None:
+    """Raises CommandError if a file cannot be written there, before the script has run."""
+    if report.is_dir():
+        raise CommandError(f"--report {report}: that is a folder, name a file in it")
+    if not report.parent.is_dir():
+        raise CommandError(f"--report {report}: there is no folder {report.parent}, make it first")
+    if not os.access(report if report.exists() else report.parent, os.W_OK):
+        raise CommandError(f"--report {report}: it may not be written")
 
 
 def _folder() -> tuple[str, int]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import numpy as np
 
 import quadrat
 from quadrat.batching.trim import span_of
+from quadrat.cli.command import complain, one_line
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import merged, show
 from quadrat.deferred.batch import DeferredBatch
@@ -41,6 +42,7 @@ class _Seen:
         self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
         self.lengths: Counter[int] = Counter()
         self.widths: Counter[int] = Counter()  # of batches that trim would cut
+        self.options: Counter[str] = Counter()  # how many Trainers each of them met
         self.written = 0.0  # when numbers were left last
         self.is_done = False
 
@@ -77,7 +79,7 @@ class _Seen:
         return {
             **made._asdict(),
             **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed")},
-            **{name: getattr(self, name) for name in ("lengths", "widths")},
+            **{name: getattr(self, name) for name in ("lengths", "widths", "options")},
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
         }
@@ -131,7 +133,7 @@ def loaded(name: str) -> None:
 def say(text: str) -> None:
     """Writes a line to standard error."""
     if not OPTIONS.quiet and sys.stderr is not None:
-        sys.stderr.write(f"quadrat run: {text}\n")
+        complain(f"quadrat run: {text}")
 
 
 def _patch_transformers() -> None:
@@ -166,7 +168,13 @@ def _patch_transformers() -> None:
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
     if os.getpid() != OPTIONS.process:
         atexit.register(finish)
-    multiprocessing.util.register_after_fork(_seen, _after_fork)
+    if hasattr(os, "register_at_fork"):
+        # A process counts for itself.
+        os.register_at_fork(after_in_child=_seen.__init__)  # type: ignore[misc]
+    # A worker leaves the numbers when it ends.
+    multiprocessing.util.register_after_fork(
+        _seen, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
+    )
 
 
 class _Train:
@@ -196,65 +204,90 @@ def _patch_trainer() -> None:
 def _sort_evaluation(trainer: Any) -> None:
     from quadrat.integration.evaluate_by_length import evaluate_by_length
 
-    try:
+    _seen.options["--evaluation"] += 1
+    with _or_say(trainer, "evaluation is as before"):
         evaluate_by_length(trainer)
-    except ValueError as error:
-        _say_of(trainer, f"evaluation is as before: {error}")
 
 
 def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
-    from quadrat.integration.batch_by_tokens import joins_rows
     from quadrat.integration.rows import group_by_row_lengths, trim_batches
+
+    _seen.options.update(name for name in OPTIONS.of_trainer if name != "--evaluation")
+    with _or_say(trainer, "the model is not checked for packed rows"):
+        _warn_of_packed_rows(trainer)
+    with _or_say(trainer, "batches are as before"):
+        if OPTIONS.max_tokens is not None:
+            options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
+            _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **options)))
+        elif OPTIONS.group_by_length:
+            _group(trainer)
+    with _or_say(trainer, "batches are not trimmed"):
+        if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.BatchedDataset):
+            trim_batches(trainer)
+    group_by_row_lengths(trainer, trim=OPTIONS.trim)
+
+
+def _warn_of_packed_rows(trainer: Any) -> None:
+    from quadrat.integration.batch_by_tokens import joins_rows
     from quadrat.varlen.packing_check import warn_if_rows_mix
 
     collator = trainer.data_collator
     is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those
     if trainer.args.process_index == 0 and joins_rows(collator) and not is_of_trl:
         warn_if_rows_mix(trainer.model, collator)
-    if OPTIONS.max_tokens is not None:
-        try:
-            options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
-            said = str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **options))
-        except (TypeError, ValueError) as error:
-            said = f"batches are as before: {error}"
-        _say_of(trainer, said)
-    elif OPTIONS.group_by_length:
-        _group(trainer)
-    if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.BatchedDataset):
-        try:
-            trim_batches(trainer)
-        except (TypeError, ValueError) as error:
-            _say_of(trainer, f"batches are not trimmed: {error}")
-    group_by_row_lengths(trainer, trim=OPTIONS.trim)
 
 
 def _group(trainer: Any) -> None:
     """Groups training rows alone: with its own option, Trainer also evaluates in another order, and keeps that."""
-    args, sampler_of = trainer.args, trainer._get_train_sampler
+    from transformers import TrainerCallback
+
+    args, sampler_of, cls = trainer.args, trainer._get_train_sampler, type(trainer).__name__
     new = hasattr(args, "train_sampling_strategy")
     name, value = ("train_sampling_strategy", "group_by_length") if new else ("group_by_length", True)
+    failures = [f"{cls} reads {type(trainer.train_dataset).__name__} in its own order"]  # the last one counts
 
-    def grouped(*given: Any, **options: Any) -> Any:
+    def by_length(*given: Any, **options: Any) -> Any:
         before = getattr(args, name)
         setattr(args, name, value)
         try:
-            return sampler_of(*given, **options)
+            made = sampler_of(*given, **options)
+            if made is None:
+                return made
+            if "LengthGrouped" not in type(made).__name__:
+                failures.append(f"{cls} has a sampler of its own, {type(made).__name__}")
+            elif np.asarray(made.lengths).dtype.kind not in "iuf":
+                raise TypeError("the lengths of the rows are not numbers")
+            else:
+                failures.clear()
+            return made
+        except Exception as error:
+            failures.append(one_line(error))
         finally:
             setattr(args, name, before)
+        return sampler_of(*given, **options)
 
-    trainer._get_train_sampler = grouped
+    class Saying(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *given: Any, **options: Any) -> None:
+            if failures:
+                _say_of(trainer, f"rows are not grouped by length: {failures[-1]}")
+
+    trainer._get_train_sampler = by_length
+    trainer.add_callback(Saying)
+
+
+@contextlib.contextmanager
+def _or_say(trainer: Any, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the script goes on without
+        known = isinstance(error, (TypeError, ValueError))
+        _say_of(trainer, f"{what}: {'' if known else f'{type(error).__name__}: '}{one_line(error)}")
 
 
 def _say_of(trainer: Any, text: str) -> None:
     if trainer.args.process_index == 0:
         say(text)
-
-
-def _after_fork(seen: _Seen) -> None:
-    """A worker counts for itself, and leaves the numbers when it ends."""
-    seen.__init__()  # type: ignore[misc]
-    multiprocessing.util.Finalize(None, finish, exitpriority=0)
 
 
 def _leave() -> None:
@@ -272,21 +305,29 @@ def _leave() -> None:
 
 
 def finish() -> None:
-    """Leaves the numbers of this process; the last process of a script makes the report."""
-    if _seen.is_done:
-        return
-    _seen.is_done = True
+    """Leaves the numbers of this process, once."""
+    if not _seen.is_done:
+        _seen.is_done = True
+        with contextlib.suppress(OSError):
+            _leave()
+
+
+def report() -> None:
+    """Makes the report, if all main processes have left their numbers."""
     folder = Path(OPTIONS.folder)
+    if len(list(folder.glob("main-*.json"))) < OPTIONS.ranks:
+        return
     try:
-        _leave()
-        if os.getpid() != OPTIONS.process or len(list(folder.glob("main-*.json"))) < OPTIONS.ranks:
-            return
         (folder / "report").touch(exist_ok=False)  # of several last ones, one makes the report
     except OSError:
         return
     total = merged(json.loads(path.read_text()) for path in folder.glob("*.json"))
     shutil.rmtree(folder, ignore_errors=True)
-    if OPTIONS.report is not None:
-        Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")
     if not OPTIONS.quiet and sys.stderr is not None:
-        show(total, sys.stderr, advise=OPTIONS.max_tokens is None, trims=OPTIONS.trim)
+        show(total, OPTIONS.of_trainer)
+    if OPTIONS.report is not None:
+        try:
+            Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")
+        except OSError as error:
+            if sys.stderr is not None:
+                complain(f"quadrat run: {OPTIONS.report} is not written: {error.strerror or error}")

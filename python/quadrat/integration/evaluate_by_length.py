@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Sampler
+from torch.utils.data import IterableDataset, Sampler
 from transformers import Trainer
 
 from quadrat.input.rows import MAIN
@@ -28,6 +28,7 @@ _ARGUMENTS = {
 _OF_SEVERAL_PROCESSES = {"eval_use_gather_object": False}
 _MOST_WRAPPERS = 8
 _PADDING = -100  # with which Trainer fills up predictions of narrower batches
+_AS_BEFORE = "evaluation by length: rows are read in their own order"
 _READS_PADDING = (
     "evaluation by length: predictions have a value for each token, and labels have not. How much padding there is "
     "depends on which rows are in a batch. A metric that reads predictions for padding, as that of question answering "
@@ -72,8 +73,8 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     """Have `evaluate` and `predict` of a Trainer read the longest rows first; predictions and labels stay in order.
 
     A mean over rows of a loss that is a mean over rows stays the same, with several processes too. A dataset without
-    lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises ValueError for a Trainer
-    that evaluates in its own way.
+    lengths, such as one without `column` or an `IterableDataset`, is read as before, with a warning. Raises ValueError
+    for a Trainer that evaluates in its own way.
     """
     require_usual(trainer, _METHODS, "evaluates")
     args = trainer.args
@@ -81,18 +82,26 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         if getattr(args, name, usual) != usual:
             raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
     rows_of_a_step = args.eval_batch_size * args.world_size if args.world_size > 1 else 1
-    warned: list[bool] = []
+    warned: set[str] = set()
     sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
+
+    def warn(text: str) -> None:
+        if text not in warned and args.process_index == 0:
+            warned.add(text)
+            logger.warning("%s", text)
 
     def sampler(dataset: Any) -> Any:
         try:
             return LongestFirst(row_lengths(trainer, dataset, column), rows_of_a_step)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
+            warn(f"{_AS_BEFORE}: {error}")
             return sampler_of(dataset)
 
     def evaluation_loop(dataloader: Any, *given: Any, **options: Any) -> Any:
         order, compute = _order_of(dataloader), trainer.compute_metrics
         if order is None:
+            if isinstance(getattr(dataloader, "dataset", None), IterableDataset):
+                warn(f"{_AS_BEFORE}: a stream cannot be indexed by row")
             return loop(dataloader, *given, **options)
 
         def in_order(found: Any) -> Any:
@@ -105,9 +114,8 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         finally:
             trainer.compute_metrics = compute
         restored = {name: order.restored(getattr(output, name)) for name in ("predictions", "label_ids")}
-        if not warned and args.process_index == 0 and _pads_tokens_alone(output):
-            warned.append(True)
-            logger.warning(_READS_PADDING)
+        if _pads_tokens_alone(output):
+            warn(_READS_PADDING)
         return output._replace(**restored)
 
     trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop

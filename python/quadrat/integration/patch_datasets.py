@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -73,7 +74,12 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 def _getitem(self: Any, key: Any) -> Any:
     if type(key) is not int or self._format_type is not None:
-        return original_getitem(self, key)
+        try:
+            return original_getitem(self, key)
+        except Exception as error:
+            from quadrat.planning.fallback import raise_saying  # which imports transformers
+
+            raise_saying(error, _null_among(self, key))
     if ((known := _stored.get(self)) is None or not known.skips_row()) and 0 <= key < 2**63:
         stored = _of(self, known)
         try:
@@ -82,6 +88,19 @@ def _getitem(self: Any, key: Any) -> Any:
         except IndexError:  # `datasets` raises its own error
             pass
     return original_getitem(self, key)
+
+
+def _null_among(dataset: Any, keys: Any) -> str | None:
+    """Which of several rows in a format of arrays is null, with what to do."""
+    if dataset._format_type is None or isinstance(keys, (int, str)):
+        return None
+    with contextlib.suppress(Exception):  # the error stands alone
+        stored = dataset.with_format("arrow")
+        for row in range(len(dataset))[keys] if isinstance(keys, slice) else keys:
+            for name, column in zip(dataset.column_names, stored[int(row)].columns, strict=True):
+                if column.null_count:
+                    return f"column {name!r}, row {row} is null; give the row a value, or filter it out"
+    return None
 
 
 # Not in all versions of `datasets`.

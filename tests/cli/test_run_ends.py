@@ -1,0 +1,63 @@
+"""How a script ends under `quadrat run`: with the status and the traceback of without, and a report."""
+
+import signal
+
+import pytest
+
+from support.command import PYTHON, RUN, ran
+
+# Makes batches of which the report has to say everything that it can say.
+BATCHES = """
+import logging
+from transformers import DefaultDataCollator
+
+logging.getLogger("quadrat").setLevel(logging.ERROR)
+collate = DefaultDataCollator()
+for length in range(1, 9):
+    collate([{"input_ids": [1] * 40, "attention_mask": [1] * 5 * length + [0] * (40 - 5 * length)}] * 16)
+    collate([{"a": [1, 0.5]}])
+"""
+ENDS = {
+    "all is done": ("", 0),
+    "a status": ("sys.exit(7)", 7),
+    "a message": ("sys.exit('gone')", 1),
+    "an error": ("def f():\n    raise ValueError('boom')\nf()", 1),
+    "an interrupt": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", -signal.SIGINT),
+    "termination": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", -signal.SIGTERM),
+    "at once": ("os._exit(5)", 5),
+    "a handler": (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nos.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
+        3,
+    ),
+    "a handler of interrupts": (
+        "def stop(*_):\n    raise KeyboardInterrupt('mine')\nsignal.signal(signal.SIGINT, stop)\n"
+        "os.kill(os.getpid(), signal.SIGINT); time.sleep(9)",
+        -signal.SIGINT,
+    ),
+    "an error at exit": ("atexit.register(int, 'x')\nsys.exit(4)", 4),
+    "an error at exit after an interrupt": ("atexit.register(int, 'x')\nraise KeyboardInterrupt", -signal.SIGINT),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "where"),
+    [*((end, "here") for end in ENDS), *((end, "in a process") for end in ("a status", "an interrupt"))],
+)
+def test_ends_as_under_python(tmp_path, end, where):
+    code, status = ENDS[end]
+    made = "import batches" if where == "here" else "subprocess.run([sys.executable, 'batches.py'], check=True)"
+    (tmp_path / "script.py").write_text(f"import atexit, os, signal, subprocess, sys, time\n{made}\n{code}\n")
+    (tmp_path / "batches.py").write_text("")
+    expected = ran(tmp_path, PYTHON, "script.py")
+    (tmp_path / "batches.py").write_text(BATCHES)
+    found = ran(tmp_path, RUN, "script.py")
+    assert expected.returncode == status
+    assert found.returncode == status
+    said = found.stderr.splitlines()
+    assert [line for line in said if not line.startswith("quadrat run:")] == expected.stderr.splitlines()
+    if status == -signal.SIGTERM or end == "at once":
+        return
+    report = "\n".join(line for line in said if line.startswith("quadrat run:"))
+    for part in ("16 batches", "8 times DefaultDataCollator", "of 5,120 tokens computed were padding", "would compute"):
+        assert part in report
