@@ -126,6 +126,10 @@ MADE = {
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("name", NAMES)
 def test_rows(name, made):
+    if name == "DataCollatorForMultipleChoice" and "of a stream" in made:
+        with pytest.raises(TypeError, match="for the choices of multiple choice"):  # a stream cannot measure them
+            MADE[made](rows_of(name))
+        return
     expected = twice(name, lambda: rows_of(name))
     with nothing_falls_back():
         got = twice(name, lambda: MADE[made](rows_of(name)))

@@ -136,8 +136,10 @@ def test_describes_what_it_saw(interops, way, rows, main):
     first, second = ingest.column_shapes(columns.signature(main, width))
     same = lengths == [1] * len(rows)
     aligned = (main == 0 or same, main == 1 or same)
-    assert first == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
-    assert second[3:] == (True, aligned[1], (1 if rows else 0) >= width)
+    assert first[:6] == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
+    assert second[3:6] == (True, aligned[1], (1 if rows else 0) >= width)
+    assert first[6:8] == (bool(lengths and lengths[0]), extremes[0] == 0)
+    assert second[6:] == (bool(rows), not rows, *[False] * 6)
     assert second.forms == (ingest.NUMBER if rows else 0)
 
 

@@ -36,6 +36,7 @@ MODULES = [builtins, np, torch, torch.utils.data, torch.autograd.forward_ad, tor
 # Names of no code: objects in the user's hands, an option of docker's, a keyword argument of a tokenizer, and words.
 OTHERS = {"tokenizer", "collator", "shm-size", "size", "tokenizer_object"}
 OTHERS |= {"dimension", "FlashAttention", "NumPy", "NaN", "RoPE"}
+OTHERS |= {"watch.report"}  # called in a process that is started
 
 
 def found(name: str) -> Any:

@@ -130,7 +130,10 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
-    raise_saying(error, diagnose(features, collator) if _may_be_read(features) else None)
+    try:
+        raise_saying(error, diagnose(features, collator) if _may_be_read(features) else None)
+    finally:
+        del error  # see `raise_saying`
 
 
 def raise_saying(error: Exception, more: str | None) -> NoReturn:

@@ -42,7 +42,8 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     names = () if bare else tuple(first_feature(features))
     apart = _masks_apart(collator, framework, names)
     if apart and collator.rng == "philox":
-        raise FallBack("masking is left to the collator's methods")  # which must be told where the rows are
+        why = "masking is left to the collator's methods", "give special_tokens_mask, or override none"
+        raise FallBack(*why)  # they must be told where the rows are
     if bare:
         if apart:
             padded = make_rows(collator, rows_spec(collator, framework, multiple, facts=None), features)
