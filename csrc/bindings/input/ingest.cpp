@@ -51,10 +51,6 @@ void Column::keep(Kind kind, Row* row) {
 
 namespace {
 
-bool is_sequence(const py::object& features) {
-    return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
-}
-
 // The keys of the first feature, or None when it is no plain dict and so no keys were given.
 py::object first_keys(const py::object& features, const Interop& interop) {
     const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));

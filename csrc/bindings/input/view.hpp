@@ -16,6 +16,10 @@ namespace quadrat {
 // into the object and lives as long as it does.
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing);
 
+inline bool is_sequence(const py::handle& object) {
+    return PyList_CheckExact(object.ptr()) || PyTuple_CheckExact(object.ptr());
+}
+
 // A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
 py::object item_of(PyObject* sequence, Py_ssize_t i);
 

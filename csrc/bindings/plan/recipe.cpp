@@ -33,10 +33,6 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
     return true;
 }
 
-bool is_sequence(const py::object& features) {
-    return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
-}
-
 // Batches that recipes of this process made: of known kinds, and of kinds that were decided for them.
 std::atomic<std::int64_t> known_batches{0}, planned_batches{0};
 

@@ -307,7 +307,7 @@ def _is_list_type(kind: Any) -> bool:
 
 
 def _holds_tokens(kind: Any) -> bool:
-    """Whether a type is one of lists whose items are neither lists nor mappings."""
+    """True for a type of lists whose items are neither lists nor mappings."""
     import pyarrow as pa
 
     kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

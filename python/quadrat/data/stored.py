@@ -114,14 +114,14 @@ class StoredRows:
         return original_getitems(self._opened, keys)  # type: ignore[no-any-return]
 
     def skips_batch(self) -> bool:
-        """Whether `datasets` is to read the next batch at once."""
+        """True if `datasets` is to read the next batch at once."""
         if self._skips > 0:
             self._skips -= 1
             return True
         return False
 
     def skips_row(self) -> bool:
-        """Whether `datasets` is to read the next row: the table is not open yet, or does not give rows."""
+        """True if `datasets` is to read the next row: the table is not open yet, or does not give rows."""
         if self._left > 1:
             self._left -= 1
             return True

@@ -18,7 +18,7 @@ _ROWS_OF_A_CHUNK = 16  # on average; it costs less to copy fewer than to read wh
 
 
 class Reads:
-    """Whether a row was read by other code than a collator, of all rows that stayed in Arrow."""
+    """Tells if other code than a collator read one of the rows that stayed in Arrow."""
 
     found = False
 

@@ -27,7 +27,7 @@ logger = logging.getLogger("quadrat")
 
 
 class TokenBatches(NamedTuple):
-    """What `batch_by_tokens` changed; as a string, one to three sentences."""
+    """The result of `batch_by_tokens`; as a string, one to three sentences."""
 
     max_tokens: int  # of a batch, padding included
     rows: int  # of the dataset

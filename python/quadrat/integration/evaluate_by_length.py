@@ -122,7 +122,7 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
 
 
 def _pads_tokens_alone(output: Any) -> bool:
-    """Whether predictions have a place for each token, with padding, and labels have not."""
+    """True if predictions have a place for each token, with padding, and labels have not."""
     if any(getattr(one, "ndim", 0) > 1 for one in leaves_of(output.label_ids)):
         return False
     arrays = (one for one in leaves_of(output.predictions) if getattr(one, "ndim", 0) > 1 and one.size)

@@ -53,7 +53,7 @@ def patch_datasets() -> Patch:
 
 
 def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
-    """What reads the rows in place of `datasets`, the last one if it holds; None where it reads them itself."""
+    """The reader of rows in place of `datasets`, the last one if it holds; None where `datasets` reads them."""
     if not reads_as_datasets(dataset, _getitem, dataset._format_type):
         return None
     if stored is None or not stored.is_of(dataset):

@@ -1,4 +1,4 @@
-"""What rows take in the batches of a Trainer, and batches without the padding that is stored with them."""
+"""The tokens of rows in the batches of a Trainer, and batches without the padding that is stored with them."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: 
 
 
 def has_choices(trainer: Any) -> bool:
-    """Whether rows are those of multiple choice."""
+    """True if rows are those of multiple choice."""
     return any("MultipleChoice" in type(one).__name__ for one in (trainer.data_collator, trainer.model))
 
 
 def makes_labels(collator: Any) -> bool:
-    """Whether labels come from the tokens, whatever is stored."""
+    """True if labels come from the tokens, whatever is stored."""
     return isinstance(collator, originals.DataCollatorForLanguageModeling)
 
 
 def has_decoder(trainer: Any) -> bool:
-    """Whether labels are not those of the tokens, but of a decoder."""
+    """True if labels are not those of the tokens, but of a decoder."""
     return bool(getattr(getattr(trainer.model, "config", None), "is_encoder_decoder", False))
 
 

@@ -154,7 +154,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
-    """Whether the reference pads, and to how many tokens; -1: to the longest row."""
+    """(Does the reference pad?, to how many tokens; -1: to the longest row)."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
     strategy: Any = "longest"
     limit: Any = None

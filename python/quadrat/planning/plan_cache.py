@@ -59,7 +59,7 @@ class PlanKey(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do with a kind of batch: steps, or why it falls back."""
+    """The steps of a kind of batch, or why it falls back."""
 
     steps: tuple[Step, ...] = ()
     held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes

@@ -133,15 +133,18 @@ def _by_lists(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method
 def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoReturn:
     data: Any = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
     try:
-        rows = plain(rows_of(data))
-    except UnevenColumns as uneven:
-        raise_saying(error, str(uneven))
-    if rows is data and isinstance(data, Mapping):
-        rows = [data]
-        for name, value in () if is_one_example(data) else data.items():
-            if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
-                raise_saying(error, f"column '{name}' is {kind_of(value)}; give a list with a value for each row")
-    raise_clearer(error, rows if isinstance(rows, (list, tuple)) and rows else NO_FEATURES, method)
+        try:
+            rows = plain(rows_of(data))
+        except UnevenColumns as uneven:
+            raise_saying(error, str(uneven))
+        if rows is data and isinstance(data, Mapping):
+            rows = [data]
+            for name, value in () if is_one_example(data) else data.items():
+                if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
+                    raise_saying(error, f"column '{name}' is {kind_of(value)}; give a list with a value for each row")
+        raise_clearer(error, rows if isinstance(rows, (list, tuple)) and rows else NO_FEATURES, method)
+    finally:
+        del error  # see `raise_saying`
 
 
 class TokenizerPad(Remembering):

@@ -111,7 +111,7 @@ class PreferenceCollator(TrlCollator):
         return {**rows, **{one.name: Role.NUMBER for one in numbers}}
 
     def _limit(self) -> int:
-        """What rows are cut to; 0: nothing. Raises FallBack for invalid options."""
+        """The tokens that rows are cut to; 0: all stay. Raises FallBack for invalid options."""
         limit, mode = getattr(self, "max_length", None), getattr(self, "truncation_mode", "keep_start")
         if limit is None:
             return 0

@@ -338,7 +338,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
 
 
 def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str | None:
-    """What to do about a column that would be padded in other company."""
+    """Advice for a column that would be padded beside others."""
     if column.name == "attention_mask":
         return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
     if column.name == "labels" and "label" in rows and hasattr(collator, "label_pad_token_id"):
