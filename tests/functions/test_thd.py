@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat.varlen import aligned, context_parallel
+from quadrat.ops import aligned
+from quadrat.varlen import context_parallel
 from support.thd import (
     DTYPES,
     LENGTHS,

@@ -11,9 +11,9 @@ import transformers
 from hypothesis import assume, given
 
 import quadrat
-from quadrat.input.columns import BatchLayout
 from quadrat.installed.behaviour import flattening_drops_empty_rows
 from quadrat.planning import flat
+from quadrat.support.columns import BatchLayout
 from support.compare import assert_same_batch, frozen, outcome
 from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import ByT5Tokenizer, PerceiverTokenizer, PreTrainedTokenizerFast
 
 import quadrat
-from quadrat.planning.vocabulary import listed_special_ids
+from quadrat.masking.vocabulary import listed_special_ids
 from support.compare import assert_identical, assert_same_outcome, assert_seeded_alike, both, outcome
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 

@@ -18,7 +18,7 @@ from transformers.utils import PaddingStrategy, TensorType
 
 import quadrat
 from quadrat.integration import patch_tokenizers as patching
-from quadrat.planning import tokenizer_pad as module
+from quadrat.tokenizers import pad as module
 from support.compare import assert_same_outcome, default_dtype, outcome
 from support.forms import columns_of, forms, observed
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer, tokenizers

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.installed.originals import masks_words_as_4
-from quadrat.planning import word_masking as whole_word_reference
+from quadrat.masking import word_masking as whole_word_reference
 from support.compare import assert_identical, assert_same_outcome, seeded
 from support.strategies import WRAPPERS, make_word_piece_tokenizer
 

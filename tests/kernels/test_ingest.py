@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 
 from quadrat import _core
-from quadrat.input import columns as ingest
-from quadrat.input.columns import BatchLayout
+from quadrat.support import columns as ingest
 from quadrat.support import memory
+from quadrat.support.columns import BatchLayout
 from support.ingest import INT64, KINDS, columns_of, flat
 
 LENGTHS = st.integers(0, 40) | st.sampled_from([63, 64, 65, 80, 255, 256, 257, 513])

@@ -15,11 +15,11 @@ from torch.overrides import TorchFunctionMode
 from transformers import BatchEncoding, BatchFeature
 
 from quadrat import _core
-from quadrat.input import columns as ingest
-from quadrat.input.columns import BatchLayout
 from quadrat.planning import plan_cache
 from quadrat.planning.plan_cache import CALL
+from quadrat.support import columns as ingest
 from quadrat.support import memory
+from quadrat.support.columns import BatchLayout
 from support.ingest import INT64, KINDS, columns_of, flat, move
 from support.mappings import Encoding, Reordered, encoding_around, with_lists
 

@@ -10,9 +10,9 @@ from hypothesis import given
 
 import oracles
 from quadrat import _core
-from quadrat.input import columns as ingest
-from quadrat.input.columns import BatchLayout
+from quadrat.support import columns as ingest
 from quadrat.support import memory
+from quadrat.support.columns import BatchLayout
 from support.ingest import INT64, columns_of
 
 KINDS = _core.kinds

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import oracles
 from quadrat import _core
-from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD, BatchLayout
 from quadrat.support import generators
+from quadrat.support.columns import LABELS, OUT_OF_RANGE, PAD, BatchLayout
 
 # By id; the last one is special besides, and 5 has no token.
 TOKENS = ["a", "##b", "[CLS]", "[SEP]", "##", None, "c", "##c"]
@@ -109,7 +109,7 @@ def test_what_is_called_before_may_stop_it(interops):
 
 
 def test_pieces_are_the_same_in_python():
-    from quadrat.planning import vocabulary
+    from quadrat.masking import vocabulary
 
     assert [vocabulary._piece(token) for token in TOKENS[:-1]] == PIECES[:-1].tolist()
     assert PIECES[-1] == vocabulary.JOINS | vocabulary.KEPT

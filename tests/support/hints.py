@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import quadrat
 from quadrat.installed import behaviour
-from quadrat.planning import word_masking
+from quadrat.masking import word_masking
 from support import samples
 from support.compare import assert_same_batch, check_error, outcome
 from support.others import OTHERS

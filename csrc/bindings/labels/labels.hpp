@@ -10,7 +10,7 @@
 #include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/status.hpp"
 #include "../input/columns.hpp"
-#include "../input/generator.hpp"
+#include "generator.hpp"
 
 namespace quadrat {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "../../kernels/mask_tokens.hpp"
-#include "../input/generator.hpp"
 #include "../register.hpp"
+#include "generator.hpp"
 #include "labels.hpp"
 
 namespace quadrat {

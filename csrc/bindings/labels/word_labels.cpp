@@ -8,9 +8,9 @@
 
 #include "../../kernels/choose_words.hpp"
 #include "../classes.hpp"
-#include "../input/generator.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"
+#include "generator.hpp"
 #include "labels.hpp"
 
 namespace quadrat {

@@ -11,10 +11,10 @@ import numpy as np
 from quadrat import _core
 from quadrat.batching.lengths import has_stored_lengths
 from quadrat.batching.lengths import lengths as stored_lengths
-from quadrat.input.columns import PYTHON_INTS
 from quadrat.input.rows import MAIN
 from quadrat.installed import imitated, originals
 from quadrat.support.arrays import IntArray
+from quadrat.support.columns import PYTHON_INTS
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT64, address_of, interop
 

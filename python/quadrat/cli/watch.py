@@ -137,9 +137,9 @@ def say(text: str) -> None:
 
 
 def _patch_transformers() -> None:
-    from quadrat.batching.shapes import FixedShapes
     from quadrat.batching.trim import Trimmed
     from quadrat.collators._base import Collator
+    from quadrat.collators.fixed_shapes import FixedShapes
 
     quadrat.patch_transformers(datasets=False)
     original = Collator._collate
@@ -229,8 +229,8 @@ def _prepare(trainer: Any) -> None:
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:
+    from quadrat.check.packing_check import warn_if_rows_mix
     from quadrat.integration.batch_by_tokens import joins_rows
-    from quadrat.varlen.packing_check import warn_if_rows_mix
 
     collator = trainer.data_collator
     is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those

@@ -19,12 +19,12 @@ from quadrat.installed.behaviour import (
     flattening_takes_arrays,
 )
 from quadrat.ops.flatten import Names
+from quadrat.ops.names import outputs
 from quadrat.planning.diagnosis import Reads, Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
 from quadrat.planning.plan_cache import CALL, Fact, items_facts, joined_facts, make, own_facts
 from quadrat.support.mappings import is_plain
-from quadrat.varlen.names import outputs
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.

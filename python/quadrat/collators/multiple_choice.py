@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import NUMBERS
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.padded import FAST_WARNING, LabelColumn, check_tokenizer, padded_spec, warns_of_fast
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, make
+from quadrat.support.columns import NUMBERS
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
+from quadrat.masking.spans import Masked, mask_spans
 from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, fall_back, raise_clearer
-from quadrat.planning.spans import Masked, mask_spans
 from quadrat.support.memory import Framework
 
 

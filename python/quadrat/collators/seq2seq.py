@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.columns import PAD, PAD_OWN, STACK
 from quadrat.installed import originals
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.padded import LabelColumn, padded_spec
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
+from quadrat.support.columns import PAD, PAD_OWN, STACK
 from quadrat.support.memory import Framework
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.

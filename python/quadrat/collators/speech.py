@@ -10,7 +10,6 @@ import torch
 from transformers import BatchFeature
 
 from quadrat import _core
-from quadrat.input import columns as col
 from quadrat.input.items import normalise
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed.behaviour import only_hands_on
@@ -18,8 +17,9 @@ from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
 from quadrat.planning.plan_cache import check_device
-from quadrat.planning.tokenizer_pad import tokenizer_pad
+from quadrat.support import columns as col
 from quadrat.support.memory import INT32, INT64, interop
+from quadrat.tokenizers.pad import tokenizer_pad
 
 
 class _Speech:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import PAD
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
@@ -16,6 +15,7 @@ from quadrat.planning.conversion import faster_reference
 from quadrat.planning.flat import flatten, padding_free_plan
 from quadrat.planning.padded import LabelColumn, padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
+from quadrat.support.columns import PAD
 from quadrat.support.memory import Framework
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
+from quadrat.masking.word_masking import Reference, mask_words
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
-from quadrat.planning.word_masking import Reference, mask_words
 from quadrat.support.generators import create_generator
 from quadrat.support.memory import Framework
 

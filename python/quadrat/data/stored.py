@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import ARRAY, BOOLS, FLOATS, INTS, OTHER, SCALAR, TENSOR, TENSOR_NUMBER
 from quadrat.input.rows import Rows, table_of_arrow
+from quadrat.support.columns import ARRAY, BOOLS, FLOATS, INTS, OTHER, SCALAR, TENSOR, TENSOR_NUMBER
 from quadrat.support.extras import needs
 from quadrat.support.memory import is_tensor, kind_of
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, ignoring, make, view
-from quadrat.input.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_on_cpu
 from quadrat.ragged.shown import table
 from quadrat.support import gpu
+from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT64, KINDS, address_of, interop, is_stored, is_tensor, kind_of
 

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quadrat import _core
-from quadrat.input.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
 from quadrat.support import gpu
+from quadrat.support.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
 from quadrat.support.gpu import FlatColumn, PadColumn
 from quadrat.support.memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import MAIN, Rows, first_of, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
+from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.

@@ -9,9 +9,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import OTHER
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import carrier_of, dense
+from quadrat.support.columns import OTHER
 from quadrat.support.memory import address_of, has_tangent, interop, is_tensor, kind_of, on_gpu, other_than_memory
 
 MAIN = "input_ids"

@@ -11,8 +11,9 @@ from transformers import Trainer
 
 from quadrat.batching.budget import require_rows
 from quadrat.batching.lengths import lengths_of
-from quadrat.batching.shapes import FixedShapes, ShapePlan
+from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
+from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows

@@ -16,10 +16,10 @@ import torch
 
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.ops._tokens import is_ours, layout_now
+from quadrat.ops.tokens import put, take
 from quadrat.support.extras import needs
 from quadrat.support.memory import recording
 from quadrat.varlen import bert_padding
-from quadrat.varlen.tokens import put, take
 
 Function = Callable[..., Any]
 

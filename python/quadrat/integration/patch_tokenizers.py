@@ -12,7 +12,7 @@ from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.plan_cache import PadOptions
-from quadrat.planning.tokenizer_pad import becomes_lists, pad_or_fall_back
+from quadrat.tokenizers.pad import becomes_lists, pad_or_fall_back
 
 
 def patch_tokenizers() -> Patch:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops._nested import bytes_of_padding, joins, leaves_like, leaves_of, likeness, tree_map
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import tensor_or_array
 from quadrat.support.arrays import bytes_per_token
+from quadrat.support.columns import explain
 from quadrat.support.memory import address_of, is_stored, is_tensor, recording
 
 

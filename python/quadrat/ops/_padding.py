@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops import _device
 from quadrat.ragged import source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import memory
 from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, room_like
+from quadrat.support.columns import explain
 from quadrat.support.memory import KINDS, Framework, address_of, framework_of
 
 Side = Literal["right", "left"]

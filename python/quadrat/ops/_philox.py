@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import offsets_like
 from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy
+from quadrat.support.columns import explain
 from quadrat.support.memory import INT64, address_of, empty, is_tensor
 
 Numbers = np.ndarray[Any, np.dtype[Any]]

@@ -7,10 +7,10 @@ import math
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops import _device
 from quadrat.support import gpu, memory
 from quadrat.support.arrays import bytes_per_token, dense, room_like
+from quadrat.support.columns import explain
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT32, INT64, address_of, empty, on_gpu
 

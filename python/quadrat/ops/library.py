@@ -24,12 +24,12 @@ with needs("quadrat.ops.library"):
 from quadrat.ops import _device
 from quadrat.ops._padding import Side, pad_here, unpad_here
 from quadrat.ops._tokens import layout_now, put_here, take_here
+from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import dense
 from quadrat.support.memory import KINDS
-from quadrat.varlen.aligned import Placement
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import memory
 from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
+from quadrat.support.columns import explain
 from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:

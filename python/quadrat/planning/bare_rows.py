@@ -6,7 +6,6 @@ import functools
 from typing import Any, NamedTuple
 
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input import columns as col
 from quadrat.input.rows import MAIN, SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
@@ -22,6 +21,7 @@ from quadrat.planning.plan_cache import (
     planned,
 )
 from quadrat.ragged import Ragged
+from quadrat.support import columns as col
 from quadrat.support.memory import INT64, Framework
 
 

@@ -16,11 +16,11 @@ from transformers import BatchEncoding
 from transformers.utils import TensorType
 
 from quadrat import _core
-from quadrat.input import columns as col
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan_cache import PAD_ONE, check_device, is_pad
+from quadrat.support import columns as col
 from quadrat.support.memory import Framework, default_float_kind, interop
 
 _SEQUENCES = (list, tuple)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from quadrat import _core
-from quadrat.input.columns import DEEP, ROWS, inferred_kind
 from quadrat.input.rows import each_of
 from quadrat.ops.pad import pad
+from quadrat.support.columns import DEEP, ROWS, inferred_kind
 from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind, interop
 
 LABELS = ("label", "labels", "label_ids")

@@ -14,7 +14,6 @@ from transformers.utils import PaddingStrategy
 from transformers.utils.generic import to_numpy
 
 from quadrat import _core
-from quadrat.input import columns as col
 from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import originals
@@ -30,6 +29,7 @@ from quadrat.planning.fallback import (
     rounded_up,
 )
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
+from quadrat.support import columns as col
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
 
 MASK = "attention_mask"

@@ -12,19 +12,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, first_mapping
+from quadrat.ops.aligned import Placement
+from quadrat.ops.names import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back, said
 from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned, words_failed
+from quadrat.support import columns as col
 from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
-from quadrat.varlen.aligned import Placement
-from quadrat.varlen.names import check_names, parts_of
 
 _INT64 = range(-(2**63), 2**63)
-# How the parts of `quadrat.varlen.names` are made.
+# How the parts of `quadrat.ops.names` are made.
 _PARTS = {
     "places": (col.BOUNDS, INT32),
     "tokens": (col.TOKEN_BOUNDS, INT32),
@@ -46,7 +46,7 @@ class Flattening(NamedTuple):
     label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
     position_ids: bool = True
     seq_idx: bool = False
-    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.varlen.names`; None: nothing does
+    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.names`; None: nothing does
     extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
     layout: col.BatchLayout = col.BatchLayout(separator=-100)
     input_pad: Any = 0

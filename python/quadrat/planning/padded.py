@@ -14,13 +14,13 @@ from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import LABELS, extra_kind
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, Labelling, Plan, PlanKey, Spec, planned, words_failed
+from quadrat.support import columns as col
 from quadrat.support.memory import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"

@@ -17,10 +17,10 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.input.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, Why
 from quadrat.support import memory
+from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.support.memory import Framework, NotOnCpu, interop
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.

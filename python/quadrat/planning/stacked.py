@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning.conversion import stack_nested_lists
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, own_facts, planned
+from quadrat.support import columns as col
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")

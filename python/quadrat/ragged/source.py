@@ -7,10 +7,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.ragged.offsets import Facts
 from quadrat.support import memory
 from quadrat.support.arrays import IntArray
+from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
 
 _ERRORS = {

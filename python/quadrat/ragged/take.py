@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
 from quadrat.support.arrays import IntArray, as_numpy, dense, room_like
+from quadrat.support.columns import explain
 from quadrat.support.memory import KINDS, address_of, has_tangent, is_tensor, on_gpu
 
 

@@ -1,2 +1,2 @@
 from quadrat.planning.conversion import convert_to_tensors as convert_to_tensors
-from quadrat.planning.tokenizer_pad import tokenizer_pad as tokenizer_pad
+from quadrat.tokenizers.pad import tokenizer_pad as tokenizer_pad

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS, ColumnShape
 from quadrat.planning.fallback import FallBack
+from quadrat.support.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS, ColumnShape
 
 _INT64 = range(-(2**63), 2**63)
 

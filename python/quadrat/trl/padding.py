@@ -10,10 +10,10 @@ import torch
 from trl.trainer.utils import pad as _original
 
 from quadrat import _core
-from quadrat.input.columns import DEEP, TENSOR
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
 from quadrat.support import memory
+from quadrat.support.columns import DEEP, TENSOR
 
 Original: Any = _original
 

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from quadrat import _core
-from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.support import columns as col
 from quadrat.support.memory import FLOAT32, INT64, address_of, interop
 from quadrat.trl._base import TrlCollator, require_token
 

@@ -11,12 +11,12 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
 from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.support import columns as col
 from quadrat.support.memory import INT32, INT64, interop
 from quadrat.trl._base import TrlCollator, require_ints, require_token
 

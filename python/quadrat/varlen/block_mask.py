@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import SEQUENCES, BatchLayout
 from quadrat.ops._padding import whole
+from quadrat.ops.aligned import column_of, run_flat
 from quadrat.ragged.offsets import checked_offsets, require_offsets
+from quadrat.support.columns import SEQUENCES, BatchLayout
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT32, empty, on_gpu
-from quadrat.varlen.aligned import column_of, run_flat
 
 if TYPE_CHECKING:
     import torch

@@ -11,8 +11,8 @@ with needs("quadrat.varlen.unpad_many"):
     import torch
 
 from quadrat.ops._tokens import require_mask
+from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.memory import recording
-from quadrat.varlen.tokens import layout_of, put, take
 
 
 class Unpadded(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from quadrat.varlen.packed_run import NoLogitsError, batch_of_two, compare, starts, undisturbed
+from quadrat.check.packed_run import NoLogitsError, batch_of_two, compare, starts, undisturbed
 
 logger = logging.getLogger("quadrat")
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from quadrat.input.rows import plain
+from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
 from quadrat.planning.extra_columns import pad_extra_columns
-from quadrat.planning.vocabulary import length_of
 from quadrat.support.memory import Framework, is_tensor
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import explain
+from quadrat.masking.language_modeling import is_plain_ids
+from quadrat.masking.vocabulary import listed_special_ids
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.language_modeling import is_plain_ids
 from quadrat.planning.plan_cache import check_device
-from quadrat.planning.vocabulary import listed_special_ids
+from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
 

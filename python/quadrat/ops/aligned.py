@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input import columns as col
 from quadrat.ops._padding import output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
+from quadrat.support import columns as col
 from quadrat.support import memory
 from quadrat.support.arrays import require_array
 from quadrat.support.memory import BOOL, INT32, INT64, Framework, is_tensor, on_gpu

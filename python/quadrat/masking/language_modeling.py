@@ -12,15 +12,16 @@ from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import documents_of, is_packed
 from quadrat.input.rows import SEQUENCES, first_mapping
 from quadrat.installed import imitated
+from quadrat.masking import philox
+from quadrat.masking.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
-from quadrat.planning import philox, plan_cache
+from quadrat.planning import plan_cache
 from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.fallback import FallBack, first_feature, said
 from quadrat.planning.flat import flat_spec, flatten, padding_free_plan
 from quadrat.planning.padded import padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import Labelling, make
-from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ragged import Ragged
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.memory import Framework, NotOnCpu, other_than_memory, require_plain_tensors

@@ -1,0 +1,1 @@
+"""`check_packing`: whether a model keeps the sequences of a packed batch apart."""

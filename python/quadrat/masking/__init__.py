@@ -1,0 +1,1 @@
+"""Masking of tokens: which are masked, replaced and kept, and their labels."""
