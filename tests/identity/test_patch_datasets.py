@@ -391,13 +391,3 @@ def test_datasets_are_unchanged(tmp_path):
         assert dataset.train_test_split(0.5, seed=0)["train"][:]
         dataset.save_to_disk(tmp_path / "saved")
         assert datasets.load_from_disk(tmp_path / "saved").__getitems__([2, 3]) == dataset.__getitems__([2, 3])
-
-
-@pytest.mark.parametrize("chosen", ["numpy", "torch"])
-def test_a_null_that_datasets_fails_on_is_named(chosen):
-    rows = datasets.Dataset.from_dict({"input_ids": [[5], None, [7, 8]]}).with_format(chosen)
-    with quadrat.patch_datasets():
-        with pytest.raises(AttributeError, match="quadrat: column 'input_ids', row 1 is null"):
-            rows.__getitems__([1, 2])
-        with pytest.raises(IndexError, match="out of"):
-            rows.__getitems__([2, 9])

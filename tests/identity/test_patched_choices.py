@@ -1,7 +1,8 @@
-"""patch_datasets: rows of multiple choice, which are lists of lists in Arrow."""
+"""patch_datasets: lists of lists of multiple choice, and nulls, in Arrow."""
 
 import datasets
 import pyarrow as pa
+import pytest
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,3 +42,13 @@ def test_choices_make_no_dicts():
         rows = datasets.Dataset.from_dict(choices).__getitems__([1, 0])
         assert collator(rows)["input_ids"].shape == (2, 2, 3)
         assert not rows.handed_out
+
+
+@pytest.mark.parametrize("chosen", ["numpy", "torch"])
+def test_a_null_that_datasets_fails_on_is_named(chosen):
+    rows = datasets.Dataset.from_dict({"input_ids": [[5], None, [7, 8]]}).with_format(chosen)
+    with quadrat.patch_datasets():
+        with pytest.raises(AttributeError, match="quadrat: column 'input_ids', row 1 is null"):
+            rows.__getitems__([1, 2])
+        with pytest.raises(IndexError, match="out of"):
+            rows.__getitems__([2, 9])
