@@ -81,16 +81,12 @@ def table(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """quadrat beside the installed transformers, both majors, and other ways to pad; then the tables and pictures."""
-    here(session, "python", "benchmarks/report.py", *session.posargs)
-    here(session, "python", "-m", "pytest", "--quiet", "--benchmark-columns=median,iqr", "benchmarks/bench_peers.py")
-    names = "peers loop growth memory limit dataloader streams audio threads gather batching varlen varlen_masks"
-    for name in [*names.split(), "never_slower"]:
-        here(session, "python", f"benchmarks/{name}.py")
-    session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
-    session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
-    session.run("python", "benchmarks/report.py")
-    session.run("python", "benchmarks/peers.py", "--jobs", "padding", "--rows", "32", "--lengths", "512")
+    """All benchmarks, some with transformers 4.57 too, or those that are named; then the tables of README and docs."""
+    here(session, "python", "-m", "benchmarks", *(session.posargs or ["--all"]))
+    if not session.posargs:
+        session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
+        session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
+        session.run("python", "-m", "benchmarks", "language", "peers")
     pages = [str(page) for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")) if "[[[cog" in page.read_text()]
     here(session, "python", "-m", "cogapp", "-P", "-r", "-I", "benchmarks", *pages)
 

@@ -1,87 +1,219 @@
-"""Facts on the machine and the console of the benchmarks; how they check and time is `quadrat.cli.measure`."""
+"""A case, and the one way in which all cases are checked and measured.
 
+The ways to do a case's work are called in turn (one, another, one, ...) in one process, on one thread of torch, without
+garbage collection, so that changes in the machine's speed affect all of them, and each finds the CPU caches as the
+others leave them. Results are medians. What a call returns is freed within its time.
+"""
+
+import contextlib
+import math
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter_ns, process_time_ns
 from typing import Any
 
-import cpuinfo  # type: ignore[import-untyped]
 import numpy as np
-from rich.console import Console
+import torch
 
-from quadrat.cli.measure import (
-    Collate,
-    DifferenceError,
-    Feature,
-    calls_of,
-    check_collators,
-    check_same,
-    quiet,
-    rounded,
-    sample,
-    seed,
-    timed,
-    versions,
-)
+from quadrat.cli.measure import DifferenceError, check_same, generator_states, quiet, seed, versions
+from quadrat.support.extras import version
 
-__all__ = [
-    "DifferenceError",
-    "alone",
-    "check_same",
-    "compare",
-    "machine",
-    "quiet",
-    "rounded",
-    "sample",
-    "seed",
-    "terminal",
-]
+GPU = torch.cuda.is_available()
+ONCE = sys.maxsize  # `Way.every` of what takes part in the first round alone
+
+Call = Callable[[], Any]
+Cases = dict[str, Callable[[], "Case"]]  # by name, what sets a case up when it is to be measured
+Sample = dict[str, float]
+Stopwatch = Callable[[Call, int], Sample]
+
+
+def clocked(clock: Callable[[], int], call: Call, calls: int) -> Sample:
+    """Nanoseconds a call, over `calls` calls in a row."""
+    repeats = range(calls)
+    start = clock()
+    for _ in repeats:
+        call()
+    return {"ns": (clock() - start) / calls}
+
+
+def synchronised() -> int:
+    """The time when the GPU, where there is one, has done all that was launched."""
+    if GPU:
+        torch.cuda.synchronize()
+    return perf_counter_ns()
+
+
+wall: Stopwatch = partial(clocked, perf_counter_ns)
+processor: Stopwatch = partial(clocked, process_time_ns)
+device: Stopwatch = partial(clocked, synchronised)
+
+
+def own(call: Call, _: int) -> Sample:
+    """The sample that the call itself returns."""
+    return call()  # type: ignore[no-any-return]
+
+
+@dataclass
+class Way:
+    """One way to do a case's work."""
+
+    call: Call
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext  # no part of the time
+    every: int = 1  # takes part in each round whose number this divides
+    scale: float = 1  # from the part of the work that it does to all of it
+
+
+@dataclass
+class Case:
+    """A piece of work, and the ways to do it; a case without ways has facts alone."""
+
+    ways: Mapping[str, Any] = field(default_factory=dict)  # a `Way`, or what it calls
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    base: str = "quadrat"  # the way by whose samples those of the others are divided
+    # Raises AssertionError. None: all ways return the same and draw the same numbers, if they do not return samples.
+    check: Call | None = None
+    containers: bool = True  # False: what they return may be in another kind of mapping or list
+    stopwatch: Stopwatch = wall
+    rounds: int = 5  # at least
+    seconds: float = 0  # at least
+    shortest: int = 0  # nanoseconds of a sample, about: calls of the first way in a row
+    per: int = 1  # the batches or rows that a call makes
+    alone: float = 0  # the part of `seconds` for which each way is measured alone, too
+    in_turn: bool = True  # False: one way after the other
+    swap: bool = False  # every other round the other way around
+    centre: Callable[[Any], Any] = np.median
+    least: float = 0  # the ratio of the first way below which quadrat is called slower
+
+    def __post_init__(self) -> None:
+        self.ways = {name: way if isinstance(way, Way) else Way(way) for name, way in self.ways.items()}
+
+
+def same(expected: Any, found: Any, name: str = "the result", *, containers: bool = True) -> None:
+    """Raise DifferenceError unless both are equal in every bit, with types, dtypes, shapes and the order of keys.
+
+    With `containers=False`, a mapping may be of another class, and a list a tuple.
+    """
+
+    def equal(what: str, one: Any, two: Any) -> None:
+        if one != two:
+            raise DifferenceError(f"{what} of {name}: {one} expected, {two} found")
+
+    keyed = hasattr(expected, "keys")  # `in` and iteration of some containers are over batches
+    if keyed or isinstance(expected, (list, tuple)):
+        if containers:
+            equal("container", type(expected), type(found))
+        keys, others = (list(one.keys()) if keyed else list(range(len(one))) for one in (expected, found))
+        equal("keys", keys, others)
+        for key in keys:
+            same(expected[key], found[key], f"{key} of {name}", containers=containers)
+        return
+    equal("type", type(expected), type(found))
+    if isinstance(expected, torch.Tensor):
+        equal("kind", *((one.dtype, one.shape, one.device) for one in (expected, found)))
+        equal("bytes", torch.equal(*(one.reshape(-1).view(torch.uint8) for one in (expected, found))), True)
+    elif isinstance(expected, (np.ndarray, np.generic)):
+        check_same({name: expected}, {name: found})
+    else:
+        equal("value", expected, found)
+
+
+def check(case: Case) -> None:
+    """Raise AssertionError unless all ways of a case do the same."""
+    if case.check is not None:
+        case.check()
+    first: list[Any] = []
+    for name, way in case.ways.items() if case.check is None and case.stopwatch is not own else ():
+        seed()
+        with way.around():
+            found = [way.call(), generator_states()]
+        first = first or found
+        same(first[0], found[0], f"what {name} makes", containers=case.containers)
+        if first[1] != found[1]:
+            raise DifferenceError(f"{name} leaves the random generators in another state")
+
+
+def samples(case: Case, names: Iterable[str], seconds: float, rounds: int, calls: int) -> dict[str, list[Sample]]:
+    """Samples of these ways in turn, of each in the order in which they were taken."""
+    taken: dict[str, list[Sample]] = {name: [] for name in names}
+    number, end = 0, perf_counter_ns() + seconds * 1e9
+    while number < rounds or perf_counter_ns() < end:
+        for name in reversed(taken) if case.swap and number % 2 else taken:
+            way = case.ways[name]
+            if number % way.every == 0:
+                with way.around():
+                    found = case.stopwatch(way.call, calls)
+                taken[name].append({what: value * way.scale / case.per for what, value in found.items()})
+        number += 1
+    return taken
+
+
+def measure(case: Case, effort: float = 1) -> dict[str, Any]:
+    """The facts of a case, and by way: medians, quartiles, and the ratio of its times to those of the base.
+
+    effort: a factor of the rounds and of the time.
+    """
+    if not case.ways:
+        return dict(case.facts)
+    seconds, rounds, calls = case.seconds * effort, max(1, round(case.rounds * effort)), 1
+    with quiet():
+        if case.shortest:
+            first = next(iter(case.ways.values()))
+            calls = max(1, math.ceil(case.shortest / min(wall(first.call, 1)["ns"] for _ in range(3))))
+        taken: dict[str, list[Sample]] = {}
+        for turn in [case.ways] if case.in_turn else [[name] for name in case.ways]:
+            taken |= samples(case, turn, seconds, rounds, calls)
+        ways = {name: summary(case, name, taken) for name in case.ways}
+        for name, way in case.ways.items() if case.alone else ():
+            way.call()
+            apart = samples(case, [name], seconds * case.alone, min(rounds, 5), calls)[name]
+            ways[name]["alone_ns"] = float(np.median([one["ns"] for one in apart]))
+    return {**case.facts, "rounds": max(map(len, taken.values())), "calls": calls, "ways": ways}
+
+
+def summary(case: Case, name: str, taken: Mapping[str, list[Sample]]) -> dict[str, Any]:
+    """What is said of a way; the first kind of number in a sample is the one that is compared."""
+    own, base = taken[name], taken.get(case.base, [])
+    found: dict[str, Any] = {what: float(case.centre([one[what] for one in own])) for what in own[0]}
+    main = next(iter(found))
+    values, others = (np.array([one[main] for one in each]) for each in (own, base))
+    if len(own) > 1:
+        found |= {f"quartiles_{main}": np.percentile(values, (25, 75)).tolist(), f"min_{main}": float(values.min())}
+    if base and name != case.base:
+        if len(own) == len(base) > 1 and case.centre is np.median:
+            ratios = values / others
+            found |= {"ratio": float(np.median(ratios)), "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist()}
+        else:
+            found["ratio"] = float(case.centre(values) / case.centre(others))
+    if "bytes" in case.facts:
+        found["gigabytes_per_second"] = case.facts["bytes"] / found["ns"]
+    return found
+
+
+def slower(case: Case, record: Mapping[str, Any]) -> bool:
+    """Whether quadrat takes longer than the first way, by more than a microsecond."""
+    first, *_ = record.get("ways", {}).values() or [{}]
+    return bool(case.least and first["ratio"] < case.least and first["ns"] / first["ratio"] - first["ns"] > 1000)
+
+
+def has_gil() -> bool:
+    return getattr(sys, "_is_gil_enabled", lambda: True)()  # type: ignore[no-any-return]
 
 
 def machine() -> dict[str, Any]:
-    """The processor and the versions that a result depends on."""
-    cpu = cpuinfo.get_cpu_info()
-    return {
-        "cpu": cpu.get("brand_raw", "unknown"),
+    """The processors and the versions that a result depends on."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(ImportError):  # an interpreter without the GIL may lack it
+        import cpuinfo  # type: ignore[import-untyped]
+
+        cpu = cpuinfo.get_cpu_info()
         # Virtual machines often cut the model off the name; family and model still tell the generation.
-        "cpu_family": cpu.get("family"),
-        "cpu_model": cpu.get("model"),
-        **versions(),
-    }
+        found = {"cpu": cpu.get("brand_raw", "unknown"), "cpu_family": cpu.get("family"), "cpu_model": cpu.get("model")}
+    found |= versions() | {name: version(name) for name in ("pyarrow", "datasets", "trl")}
+    found["gil"] = has_gil()
+    if GPU:
+        from quadrat import _cuda  # not in every build
 
-
-def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5) -> float:
-    """Median nanoseconds a call, of samples for about `seconds` after one to warm up."""
-    return float(np.median(timed([collate], features, seconds=seconds, calls=calls, at_least=at_least)))
-
-
-def compare(reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float) -> dict[str, Any]:
-    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone.
-
-    Returns nanoseconds a call, and ratios: of `pairs` alternating samples, and of each collator alone.
-    """
-    check_collators(reference, quadrat, features)
-    calls = calls_of(reference, features)
-    times = timed((reference, quadrat), features, seconds=seconds, calls=calls, at_least=20)
-    both = ("reference", times[:, 0]), ("quadrat", times[:, 1])
-    medians = {f"{name}_median_ns": float(np.median(own)) for name, own in both}
-    ratios = times[:, 0] / times[:, 1]
-    reference_alone, quadrat_alone = (
-        alone(collate, features, seconds=seconds / 4, calls=calls) for collate in (reference, quadrat)
-    )
-    return {
-        "pairs": len(times),
-        "calls_per_sample": calls,
-        **medians,
-        **{f"{name}_quartiles_ns": np.percentile(own, (25, 75)).tolist() for name, own in both},
-        **{f"{name}_min_ns": float(own.min()) for name, own in both},
-        "ratio_of_medians": medians["reference_median_ns"] / medians["quadrat_median_ns"],
-        "median_of_ratios": float(np.median(ratios)),
-        "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist(),
-        "reference_alone_ns": reference_alone,
-        "quadrat_alone_ns": quadrat_alone,
-        "ratio_alone": reference_alone / quadrat_alone,
-    }
-
-
-def terminal() -> Console:
-    """A console whose tables are not squeezed when the output goes into a file or a pipe."""
-    return Console(width=None if sys.stdout.isatty() else 110)
+        found |= {"gpu": torch.cuda.get_device_name(), "cuda": _cuda.description()}
+    return {name: value for name, value in found.items() if value != "not installed"}

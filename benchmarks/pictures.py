@@ -1,60 +1,143 @@
-"""What the pictures of the benchmarks have in common; as a script, draws them anew from benchmarks/results.
-
-python benchmarks/pictures.py
-"""
+"""The pictures of README and docs, from the JSON of the results beside which they are written."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+from benchmarks.tables import SIDES, USUAL, Record, conditions, measured, rate, taken, times
 
-matplotlib.use("Agg")
+INK, SOFT, LINE = "#222222", "#7a7a7a", "#cccccc"
+DARK, LIGHT, GREY, ORANGE = "#3f74b5", "#b9cde5", "#c2c2c2", "#c2410c"
 
-import matplotlib.pyplot as plt
-
-INK, SOFT, GRID, LINE = "#222222", "#7a7a7a", "#e4e4e4", "#cccccc"
-BAR, BAR_SOFT = "#3f74b5", "#b9cde5"
-
-# Text stays text, and the same results give the same file.
-plt.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "quadrat"}
+# By the text of the legend: the colour, the length of each bar (None where there is none), and what it says.
+Bars = dict[str, tuple[str, Sequence[float | None], Sequence[str]]]
 
 
-def tidy(axes: Any, title: str, *, grid: str = "x") -> None:
-    """A title on the left, a grid along one axis, and no frame but the line below."""
-    axes.grid(axis=grid, color=GRID, linewidth=0.8)
+def picture(path: Path, title: str, below: str, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:
+    """Write `path` with the endings .png and .svg; `below`: a line below."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    # Text stays text, and the same results give the same file.
+    plt.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "quadrat"}
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
+    axes.tick_params(which="both", colors=SOFT, labelsize=9)
     axes.set_title(title, loc="left", weight="bold", color=INK, pad=12)
-
-
-def save(figure: Any, path: Path, conditions: str) -> None:
-    """Write `path` with the endings .png and .svg; the conditions are the line below."""
-    figure.supxlabel(conditions, fontsize=7, color=SOFT)
+    draw(axes)
+    if axes.get_legend_handles_labels()[0][1:]:
+        figure.legend(frameon=False, loc="outside upper right", fontsize=9, ncols=3)
+    figure.supxlabel(below, fontsize=7, color=SOFT)
     figure.savefig(path.with_suffix(".png"), dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)
 
 
-def main() -> None:
-    import cuda_report
-    import deferred
-    import growth
-    import peers
-    import report
+def bars(path: Path, title: str, below: str, labels: Sequence[str], series: Bars, *, log: bool = False) -> None:
+    """Horizontal bars, a group for each label; on a logarithmic axis, from 1."""
 
-    def load(name: str) -> Any:
-        return json.loads((report.RESULTS / f"{name}.json").read_text())
+    def draw(axes: Any) -> None:
+        height = 0.78 / len(series)
+        for number, (label, (colour, values, texts)) in enumerate(series.items()):
+            places = [place + (number - (len(series) - 1) / 2) * height for place in range(len(labels))]
+            lengths = [(value or 0) - log for value in values]
+            drawn = axes.barh(places, lengths, left=int(log), height=height * 0.94, color=colour, label=label)
+            axes.bar_label(drawn, texts, padding=4, fontsize=9, color=INK)
+        axes.set_yticks(range(len(labels)), labels, color=INK)
+        axes.invert_yaxis()
+        axes.tick_params(labelbottom=False, length=0, which="both")
+        if log:
+            axes.set_xscale("log")
+            axes.set_xlabel("logarithmic scale", color=SOFT, fontsize=9)
+        axes.set_xlim(right=axes.get_xlim()[1] * (2 if log else 1.12))
 
-    for suite in ("pad", "language", "arrow", "padders", "whole_words_4"):
-        found = load(suite)
-        report.plot(found["cases"], found["machine"], report.RESULTS / suite)
-    growth.plot(load("growth")["batches"], load("growth")["machine"], report.RESULTS / "growth")
-    cuda_report.plot(load("cuda")["bandwidth"], load("cuda")["machine"], report.RESULTS / "cuda")
-    deferred.plot(load("deferred"), report.RESULTS / "deferred")
-    peers.plot(load("peers")["cells"], load("peers")["machine"], report.RESULTS / "peers")
+    picture(path, title, below, (9, 1.2 + len(labels) * (0.14 + 0.25 * len(series))), draw)
 
 
-if __name__ == "__main__":
-    main()
+def speed_ups(machine: Record, cases: list[Record], path: Path) -> None:
+    cold = [measured(case, "transformers", "ratio") for case in cases]
+    warm = [measured(case, "transformers", "alone_ns") / measured(case, "quadrat", "alone_ns") for case in cases]
+    series: Bars = {"cold caches": (DARK, cold, [*map(times, cold)]), "warm caches": (LIGHT, warm, [*map(times, warm)])}
+    bars(path, "Speed-up over transformers", conditions(machine), [case["case"] for case in cases], series, log=True)
+
+
+def peers(machine: Record, cases: list[Record], path: Path) -> None:
+    """The usual batch by each way, from lists and from a data set."""
+    chosen = {case["input"]: case for case in cases if (case["rows"], case["longest"]) == USUAL}
+    ways, series = list(chosen["lists"]["ways"]), {}
+    for kind, label, colour in (("lists", "Python lists", DARK), ("Dataset", "a datasets.Dataset", LIGHT)):
+        values, texts = [measured(chosen[kind], way) for way in ways], [taken(way)(chosen[kind]) for way in ways]
+        series[f"rows of {label}"] = colour, values, texts
+    bars(path, "Time to pad a batch of 32 rows", conditions(machine), ways, series)
+
+
+def copies(machine: Record, cases: list[Record], path: Path) -> None:
+    cases = [case for case in cases if case["part"] == "bandwidth"]
+    shares = [measured(case, "copy", "ratio") * 100 for case in cases]
+    speeds = [measured(case, "quadrat", "gigabytes_per_second") / 1e3 for case in cases]
+    texts = [f"{share:.0f} %   {speed:.2f} TB/s" for share, speed in zip(shares, speeds, strict=True)]
+    title, series = "Bandwidth, as a share of a copy within the device", {"": (DARK, shares, texts)}
+    bars(path, title, on_gpu(machine), [case["case"] for case in cases], series)
+
+
+def deferred(machine: Record, cases: list[Record], path: Path) -> None:
+    labels = {"transformers": ("transformers", GREY), "quadrat": ("quadrat", LIGHT)}
+    series: Bars = {
+        label: (colour, [1e9 / measured(case, way) for case in cases], [rate(way)(case) for case in cases])
+        for way, (label, colour) in (labels | {"deferred": ("quadrat, deferred", DARK)}).items()
+    }
+    through = {"loading": "to the device", "embedding": "through an encoder"}
+    groups = [f"{through[case['part']]}, {case['workers']} workers" for case in cases]
+    size = f"batches of {cases[0]['rows']} rows of up to {cases[0]['max_length']} tokens"
+    bars(path, "Batches per second", f"{on_gpu(machine)}; {size}", groups, series)
+
+
+def growth(machine: Record, cases: list[Record], path: Path) -> None:
+    """One line for each collator and kind of row."""
+    lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for case in cases:
+        for side in SIDES if case["part"] == "batches" else ():
+            if found := measured(case, side):
+                lines.setdefault((side, case["kind"]), []).append((case["tokens"], found / case["tokens"]))
+
+    def draw(axes: Any) -> None:
+        for (side, kind), line in lines.items():
+            colour = ORANGE if side == "transformers" else DARK
+            style = "-" if kind == "lists" else "--"
+            axes.plot(*zip(*line, strict=True), style, color=colour, marker="o", markersize=4.5, linewidth=1.8)
+            # Lists and arrays may cost the same, so their labels keep apart.
+            highest = line[-1][1] == max(other[-1][1] for (of, _), other in lines.items() if of == side)
+            text, offset = f"{side}, {kind}  {float(f'{line[-1][1]:.3g}'):,g} ns", (9, 6 if highest else -6)
+            style = {"textcoords": "offset points", "va": "center", "color": colour, "fontsize": 9}
+            axes.annotate(text, line[-1], xytext=offset, **style)
+        sizes = sorted({tokens for line in lines.values() for tokens, _ in line})
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(sizes[0] / 1.6, sizes[-1] * 12)
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.yaxis.set_major_formatter("{x:g} ns")
+        axes.tick_params(which="minor", length=0, labelbottom=False)
+        axes.set_xlabel("tokens in the batch (both scales are logarithmic)", color=INK)
+        axes.grid(axis="y", color=LINE, linewidth=0.5)
+
+    picture(path, "Time per token", conditions(machine), (8, 4.8), draw)
+
+
+def on_gpu(facts: Record) -> str:
+    return f"{facts.get('gpu', 'no GPU')}, torch {facts['torch']}"
+
+
+PICTURES = dict.fromkeys(("pad", "language", "arrow"), speed_ups)
+PICTURES |= {"peers": peers, "growth": growth, "cuda": copies, "deferred": deferred}
+
+
+def draw(name: str, folder: Path) -> None:
+    """The picture of a benchmark's results in `folder`, if it has one."""
+    if name in PICTURES:
+        found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        PICTURES[name](found["machine"], found["cases"], folder / name)

@@ -7,378 +7,398 @@ A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog put
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
-
-from tabulate import tabulate
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 RESULTS = Path(__file__).parent / "results"
-# The collators as the results name them.
-SIDES = {"quadrat": "quadrat", "reference": "transformers"}
+SIDES = ("transformers", "quadrat")
+USUAL = (32, 512)  # rows and the tokens of the longest
+
+Record = dict[str, Any]
+Cell = Callable[[Any], str]  # what a case says in a column
 
 
-def load(name: str) -> dict[str, Any]:
-    """The results of a benchmark."""
-    return json.loads((RESULTS / f"{name}.json").read_text())  # type: ignore[no-any-return]
+def document(name: str) -> Record:
+    """The results of a benchmark: the machine, and the cases."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def load(name: str, part: str | None = None) -> list[Record]:
+    """The cases of a benchmark, or those of a part of it."""
+    return [case for case in document(name)["cases"] if part is None or case["part"] == part]
+
+
+def on_both(name: str, part: str) -> list[Record]:
+    """Those of a CPU and of a GPU, which each case says."""
+    return [{"place": place, **case} for place, of in (("CPU", ""), ("GPU", "_cuda")) for case in load(name + of, part)]
 
 
 def time(nanoseconds: float | None) -> str:
     """A time with three digits, in the unit that it needs."""
     if nanoseconds is None:
         return ""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size or unit == "µs":
-            value = nanoseconds / size
-            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-    raise AssertionError
+    unit, size = next((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 0)) if nanoseconds >= size)
+    value = nanoseconds / (size or 1e3)
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def times(ratio: float | None) -> str:
-    """A ratio of two times."""
     if ratio is None:
         return ""
     return f"{ratio:,.0f}{TIMES}" if ratio >= 10 else f"{ratio:.1f}{TIMES}"
 
 
-def number(value: float | None) -> str:
-    """A count, with separators, or nothing."""
-    return "" if value is None else f"{value:,}"
-
-
 def share(value: float) -> str:
-    """A part of one, in percent."""
     return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
 
 
-def put(headings: str, rows: Iterable[Sequence[str]], *, texts: int = 1) -> None:
-    """Print a Markdown table; `headings` are separated by bars, and the first `texts` columns are text."""
+def measured(case: Record | None, way: str, what: str = "ns") -> Any:
+    """What was measured of a way; None where nothing was."""
+    return (case or {}).get("ways", {}).get(way, {}).get(what)
+
+
+def fact(name: str) -> Cell:
+    """A text, or a count with separators."""
+    return lambda case: f"{case[name]:,}" if isinstance(case[name], int) else case[name] or ""
+
+
+def taken(way: str) -> Cell:
+    return lambda case: time(measured(case, way))
+
+
+def gain(way: str) -> Cell:
+    return lambda case: times(measured(case, way, "ratio"))
+
+
+def ratio(way: str, digits: int = 2) -> Cell:
+    return lambda case: f"{measured(case, way, 'ratio'):.{digits}f}"
+
+
+def rate(way: str) -> Cell:
+    """How many a second."""
+    return lambda case: f"{1e9 / measured(case, way):,.0f}"
+
+
+def against(way: str) -> tuple[Cell, Cell, Cell]:
+    """Its time, quadrat's, and the speed-up."""
+    return taken(way), taken("quadrat"), gain(way)
+
+
+BOTH = against("transformers")
+
+
+def put(headings: str, rows: Iterable[Any], *cells: Cell, texts: int = 1) -> None:
+    """Print a Markdown table; `headings` are separated by bars, and the first `texts` columns are text.
+
+    Rows are cases, of which `cells` make texts, or without `cells` texts.
+    """
+    from tabulate import tabulate
+
     names = [name.strip() for name in headings.split("|")]
     sides = ["left" if place < texts else "right" for place in range(len(names))]
-    print(tabulate(list(rows), names, tablefmt="pipe", colalign=sides, disable_numparse=True))
+    lines = [[cell(row) for cell in cells] if cells else row for row in rows]
+    print(tabulate(lines, names, tablefmt="pipe", colalign=sides, disable_numparse=True))
 
 
-def conditions(facts: dict[str, Any]) -> str:
+def conditions(facts: Record) -> str:
     """One sentence on the machine and the versions."""
     where = f"{facts['cpu']} (family {facts['cpu_family']}, model {facts['cpu_model']}), {facts['cores']} cores"
     versions = ", ".join(f"{name} {facts[name]}" for name in ("torch", "transformers", "trl", "numpy") if name in facts)
     return f"Medians, one thread; {where}; Python {facts['python']}, {versions}."
 
 
+def measured_on(name: str) -> str:
+    return conditions(document(name)["machine"])
+
+
 def collators(*suites: str, other: str = "transformers") -> None:
-    """Suites of `report.py`: both sides alternately, which leaves the caches cold, and each alone, with warm caches."""
-    results = [load(suite) for suite in suites]
-    rows = [
-        (
-            case["description"],
-            time(case["reference_median_ns"]),
-            time(case["quadrat_median_ns"]),
-            times(case["median_of_ratios"]),
-            " to ".join(times(quartile) for quartile in case["ratio_quartiles"]),
-            times(case["ratio_alone"]),
-        )
-        for result in results
-        for case in result["cases"]
-    ]
-    put(f"| {other} | quadrat | speed-up, cold caches | its quartiles | speed-up, warm caches", rows)
-    for result in results:
-        where = f"`{result['cases'][-1]['description']}`: " if result is not results[0] else ""
-        print(f"\n{where}{conditions(result['machine'])}")
+    """Cases of two collators: alternately, which leaves the caches cold, and each alone, with warm caches."""
+    put(
+        f"| {other} | quadrat | speed-up, cold caches | its quartiles | speed-up, warm caches",
+        (case for suite in suites for case in load(suite)),
+        *(fact("case"), *BOTH),
+        lambda case: " to ".join(map(times, measured(case, "transformers", "ratio_quartiles"))),
+        lambda case: times(measured(case, "transformers", "alone_ns") / measured(case, "quadrat", "alone_ns")),
+    )
+    for suite in suites:
+        where = f"`{load(suite)[-1]['case']}`: " if suite != suites[0] else ""
+        print(f"\n{where}{measured_on(suite)}")
 
 
 def limit() -> None:
-    """Padding beside a memcpy and a fill."""
-    put(
-        "tokens | rows | Arrow values | memcpy and fill | padding | padding / limit",
-        (
-            (
-                number(size["tokens"]),
-                number(size["rows"]),
-                size["arrow"],
-                time(size["limit_ns"]),
-                time(size["collator_ns"]),
-                f"{size['ratio']:.2f}",
-            )
-            for size in load("limit")["sizes"]
-        ),
-        texts=0,
-    )
+    cells = taken("memcpy and fill"), taken("quadrat"), ratio("quadrat")
+    headings = "tokens | rows | Arrow values | memcpy and fill | padding | padding / limit"
+    put(headings, load("limit"), *map(fact, ("tokens", "rows", "arrow")), *cells, texts=0)
 
 
 def audio(part: str) -> None:
     """A batch of clips, or a call of each extractor: the fastest gain first, and which were not timed."""
-    result = load("audio")
-    timed = {name: one for name, one in result[part].items() if isinstance(one, dict)}
-    order = timed if part == "batches" else sorted(timed, key=lambda name: -timed[name]["speed_up"])
-    put(
-        "| transformers | quadrat | speed-up",
-        (
-            (
-                name.removesuffix("FeatureExtractor"),
-                *(time(timed[name][side] * 1e6) for side in ("transformers", "quadrat")),
-                times(timed[name]["speed_up"]),
-            )
-            for name in order
-        ),
-    )
-    print(f"\n{conditions(result['machine'])}\n" if part == "batches" else "\nNot timed:\n")
-    for name, why in result[part].items():
-        if name not in timed:
-            print(f"- {name.removesuffix('FeatureExtractor')}: {why}")
+    cases = load("audio", part)
+    timed = [case for case in cases if "ways" in case]
+    if part == "extractors":
+        timed.sort(key=lambda case: -measured(case, "transformers", "ratio"))
+
+    def name(case: Record) -> str:
+        return str(case["case"]).removesuffix("FeatureExtractor")
+
+    put("| transformers | quadrat | speed-up", timed, name, *BOTH)
+    print(f"\n{measured_on('audio')}\n" if part == "batches" else "\nNot timed:\n")
+    for case in cases:
+        if "not_timed" in case:
+            print(f"- {name(case)}: {case['not_timed']}")
 
 
 def growth() -> None:
-    """Nanoseconds a token, by collator and kind of rows."""
-    cells = {
-        (one["tokens"], one["collator"], one["kind"]): f"{one['ns_per_token']:.2f}" for one in load("growth")["batches"]
-    }
-    columns = [(collator, kind) for collator in ("quadrat", "reference") for kind in ("lists", "numpy")]
-    put(
-        "tokens in the batch | " + " | ".join(f"{SIDES[collator]}, {kind}" for collator, kind in columns),
-        (
-            (number(tokens), *(cells.get((tokens, *column), "") for column in columns))
-            for tokens in sorted({tokens for tokens, _, _ in cells})
-        ),
-        texts=0,
-    )
+    rows: dict[int, Record] = {}
+    for case in load("growth", "batches"):
+        rows.setdefault(case["tokens"], {"tokens": case["tokens"]})[case["kind"]] = case
+
+    def cost(side: str, kind: str) -> Cell:
+        return lambda row: f"{found / row['tokens']:.2f}" if (found := measured(row[kind], side)) else ""
+
+    lines = [(side, kind) for side in SIDES[::-1] for kind in ("lists", "numpy")]
+    headings = " | ".join(f"{side}, {kind}" for side, kind in lines)
+    put(f"tokens in the batch | {headings}", rows.values(), fact("tokens"), *(cost(*line) for line in lines), texts=0)
 
 
 def columns() -> None:
-    """The time of a batch, by its number of columns."""
-    found = {(one["columns"], one["collator"]): one["median_ns"] for one in load("growth")["columns"]}
-    put(
-        "columns | transformers | quadrat | speed-up",
-        (
-            (str(count), *(time(found[count, name]) for name in ("reference", "quadrat")),
-             times(found[count, "reference"] / found[count, "quadrat"]))
-            for count in sorted({count for count, _ in found})
-        ),
-        texts=0,
-    )  # fmt: skip
+    put("columns | transformers | quadrat | speed-up", load("growth", "columns"), fact("columns"), *BOTH, texts=0)
 
 
 def dataloader() -> None:
-    """Batches a second that a DataLoader gives."""
-    put(
-        "| workers | transformers, batches/s | quadrat, batches/s | speed-up",
-        (
-            (
-                case["description"],
-                str(case["workers"]),
-                f"{case['reference_batches_per_second']:,.0f}",
-                f"{case['quadrat_batches_per_second']:,.0f}",
-                times(case["median_of_ratios"]),
-            )
-            for case in load("dataloader")["cases"]
-        ),
-    )
+    headings = "| workers | transformers, batches/s | quadrat, batches/s | speed-up"
+    cells = fact("workers"), *map(rate, SIDES), gain("transformers")
+    put(headings, load("dataloader"), lambda case: case["case"].rsplit(", ", 1)[0], *cells)
 
 
 def streams() -> None:
-    """Times of rows of streams and of batches from workers, by route."""
-    found = load("streams")["microseconds"]
-    put(
-        "what | route | time",
-        ((what, route, time(value * 1e3)) for what, routes in found.items() for route, value in routes.items()),
-        texts=2,
-    )
+    rows = [(case["case"], route, time(measured(case, route))) for case in load("streams") for route in case["ways"]]
+    put("what | route | time", rows, texts=2)
 
 
 def threads() -> None:
-    """Batches a second of threads and of worker processes, with and without the GIL."""
-    results = load("threads")
+    places = {"without the GIL": "threads_without_gil", "with the GIL": "threads"}
     put(
         "batches | | 1 thread | 2 threads | 2 workers | 2 threads over 1",
-        (
-            (job, gil, *map(number, found["batches_per_second"].values()), f"{found['two_threads_to_one']:.2f}{TIMES}")
-            for gil, result in results.items()
-            for job, found in result["jobs"].items()
-        ),
+        ({"gil": gil, **case} for gil, name in places.items() for case in load(name)),
+        *(fact("case"), fact("gil"), *map(rate, ("1 thread", "2 threads", "2 workers"))),
+        lambda case: f"{1 / measured(case, '2 threads', 'ratio'):.2f}{TIMES}",
         texts=2,
     )
-    for gil, result in results.items():
-        facts = result["machine"]
-        versions = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "pyarrow"))
+    for gil, name in places.items():
+        facts = document(name)["machine"]
+        versions = ", ".join(f"{library} {facts[library]}" for library in ("torch", "numpy", "pyarrow"))
         print(f"\n{gil[0].upper()}{gil[1:]}: Python {facts['python']}, {versions}; {facts['cores']} cores.")
 
 
 def jobs() -> None:
-    """Times of samplers and packing."""
-    put(
-        "job | rows | compared with | its time | quadrat | speed-up",
-        (
-            (
-                job["job"],
-                number(job["rows"]),
-                job["reference"],
-                time(job["reference_ns"]),
-                time(job["quadrat_ns"]),
-                times(job["ratio"]),
-            )
-            for job in load("batching")["times"]
-        ),
-    )
+    def row(case: Record) -> list[str]:
+        other = next((way for way in case["ways"] if way != "quadrat"), "")
+        return [case["case"], f"{case['rows']:,}", other, *(cell(case) for cell in against(other))]
+
+    put("job | rows | compared with | its time | quadrat | speed-up", map(row, load("batching", "times")))
 
 
 def plans() -> None:
-    """How full batches and packs are."""
     put(
         "plan | rows | batches or packs | fewest possible | fill | padding",
-        (
-            (
-                plan["plan"],
-                number(plan["rows"]),
-                number(plan["batches"]),
-                number(plan["fewest"]),
-                f"{plan['fill']:.3f}",
-                share(plan["padding"]),
-            )
-            for plan in load("batching")["plans"]
-        ),
+        load("batching", "plans"),
+        lambda case: case["case"].removeprefix("plan: "),
+        *map(fact, ("rows", "batches", "fewest")),
+        lambda case: f"{case['fill']:.3f}",
+        lambda case: share(case["padding"]),
     )
 
 
 def containers() -> None:
-    """Trainer's container beside quadrat's."""
-    result = load("gather")
-    found = {(one["steps"], bool(one["every"])): one for one in (*result["steps"], *result["containers"])}
-
-    def cells(one: dict[str, Any] | None) -> list[str]:
-        return [time(one.get("reference_ns")), time(one["quadrat_ns"]), times(one.get("ratio"))] if one else [""] * 3
-
+    rows: dict[int, Record] = {}
+    for case in load("gather", "containers"):
+        rows.setdefault(case["steps"], {"steps": case["steps"]})[case["every"]] = case
     put(
         "steps | transformers | quadrat | speed-up | transformers, every 20 | quadrat, every 20 | speed-up",
-        (
-            (number(steps), *cells(found.get((steps, False))), *cells(found.get((steps, True))))
-            for steps in sorted({steps for steps, _ in found})
-        ),
+        rows.values(),
+        fact("steps"),
+        *(lambda row, cell=cell, every=every: cell(row.get(every)) for every in (None, 20) for cell in BOTH),
         texts=0,
     )
 
 
 def unpad() -> None:
-    """`unpad` beside a memcpy of the tokens that it keeps."""
-    names = ("lengths_to_memcpy", "mask_to_memcpy", "indexing_to_memcpy")
-    put(
-        "tokens | rows | numbers a token | lengths | mask | indexing",
-        (
-            (number(one["tokens"]), number(one["rows"]), str(one["inner"]), *(f"{one[name]:.1f}" for name in names))
-            for one in load("gather")["unpad"]
-        ),
-        texts=0,
-    )
+    ways = ("lengths", "mask", "indexing")
+    cells = *map(fact, ("tokens", "rows", "inner")), *(ratio(way, 1) for way in ways)
+    put(f"tokens | rows | numbers a token | {' | '.join(ways)}", load("gather", "unpad"), *cells, texts=0)
 
 
 def bandwidth(name: str) -> None:
-    """Kernels beside a copy of the same bytes."""
-    put(
-        "| time | GB/s | copy, GB/s | share of a copy's speed",
-        (
-            (
-                case["case"],
-                time(case["microseconds"] * 1e3),
-                f"{case['gigabytes_per_second']:,.0f}",
-                f"{case['copy_gigabytes_per_second']:,.0f}",
-                share(case["share_of_copy"]),
-            )
-            for case in load(name)["bandwidth"]
-        ),
-    )
+    def speed(way: str) -> Cell:
+        return lambda case: f"{measured(case, way, 'gigabytes_per_second'):,.0f}"
+
+    cells = fact("case"), taken("quadrat"), speed("quadrat"), speed("copy")
+    headings = "| time | GB/s | copy, GB/s | share of a copy's speed"
+    put(headings, load(name, "bandwidth"), *cells, lambda case: share(measured(case, "copy", "ratio")))
 
 
 def kernels() -> None:
-    """Kernels beside what else does the same on a GPU."""
+    def row(case: Record) -> list[str]:
+        name = case["other"]
+        other, own = (measured(case, way, "graph_ns") for way in (name, "quadrat"))
+        graph = [""] * 3 if own is None else [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)]
+        return [case["of"], name, *(cell(case) for cell in against(name)), *graph]
 
-    def graphed(case: dict[str, Any]) -> list[str]:
-        own, other = case.get("graph_microseconds"), case.get("other_graph_microseconds")
-        return [""] * 3 if own is None else [f"{other:.1f} µs", f"{own:.1f} µs", times(case["graph_ratio"])]
-
-    put(
-        "case | compared with | its time | quadrat | speed-up | in a CUDA graph: its time | quadrat | speed-up",
-        (
-            (
-                case["case"],
-                case["other"],
-                time(case["other_microseconds"] * 1e3),
-                time(case["microseconds"] * 1e3),
-                times(case["ratio"]),
-                *graphed(case),
-            )
-            for case in load("cuda")["compare"]
-        ),
-        texts=2,
-    )
+    headings = "case | compared with | its time | quadrat | speed-up"
+    headings += " | in a CUDA graph: its time | quadrat | speed-up"
+    put(headings, map(row, load("cuda", "compare")), texts=2)
 
 
 def bert_padding(name: str) -> None:
-    """`unpad_input` and `pad_input` beside plain PyTorch."""
-    put(
-        "| | plain PyTorch | quadrat | speed-up",
-        (
-            (one["case"], one["size"], time(one["plain_ns"]), time(one["quadrat_ns"]), times(one["ratio"]))
-            for one in load(name)["bert_padding"]
-            if "+" in one["case"] or one["case"] == "unpad_many"
-        ),
-        texts=2,
-    )
+    chosen = [case for case in load(name, "bert_padding") if case["what"] not in ("unpad_input", "pad_input")]
+    cells = fact("what"), fact("size"), *against("plain PyTorch")
+    put("| | plain PyTorch | quadrat | speed-up", chosen, *cells, texts=2)
 
 
 def block_masks() -> None:
-    """`document_block_mask` beside `create_block_mask`, on a CPU and a GPU."""
     put(
         "| tokens | documents | window | `create_block_mask` | compiled | quadrat | speed-up over compiled",
-        (
-            (
-                place,
-                number(one["tokens"]),
-                number(one["documents"]),
-                number(one["window"]),
-                time(one["eager_ns"]),
-                time(one["compiled_ns"]),
-                time(one["quadrat_ns"]),
-                times(one["compiled_ratio"]),
-            )
-            for place, name in (("CPU", "varlen_masks"), ("GPU", "varlen_masks_cuda"))
-            for one in load(name)["masks"]
-        ),
+        on_both("varlen_masks", "masks"),
+        *map(fact, ("place", "tokens", "documents", "window")),
+        *(taken("eager"), *against("compiled")),
     )
 
 
-def context_parallel(sequences: int = 512) -> None:
-    """The functions of context parallelism beside plain PyTorch."""
+def context_parallel() -> None:
     put(
         "| sequences | plain PyTorch | quadrat | speed-up",
-        (
-            (
-                f"{place}, `{one['function']}`",
-                number(one["sequences"]),
-                time(one["plain_ns"]),
-                time(one["quadrat_ns"]),
-                times(one["plain_ratio"]),
-            )
-            for place, name in (("CPU", "varlen_masks"), ("GPU", "varlen_masks_cuda"))
-            for one in load(name)["context_parallel"]
-            if one["sequences"] == sequences
-        ),
+        (case for case in on_both("varlen_masks", "context_parallel") if case["sequences"] == 512),
+        lambda case: f"{case['place']}, `{case['function']}`",
+        *(fact("sequences"), *against("plain PyTorch")),
     )
 
 
 def deferred() -> None:
-    """Batches a second of a pinned DataLoader, padded on the GPU or before."""
-    result = load("deferred")
-    through = {one["workers"]: one["deferred_to_reference"] for one in result["embedding"]}
+    through = {case["workers"]: case for case in load("deferred", "embedding")}
     put(
         'workers | transformers, `.to("cuda")` | quadrat, `.to("cuda")` | quadrat, deferred | speed-up, deferred '
         "| the same with an encoder",
-        (
-            (
-                str(one["workers"]),
-                *(f"{one['batches_per_second'][side]:,.0f}" for side in ("reference", "quadrat", "deferred")),
-                times(one["deferred_to_reference"]),
-                times(through[one["workers"]]),
-            )
-            for one in result["loading"]
-        ),
+        load("deferred", "loading"),
+        *(fact("workers"), *map(rate, (*SIDES, "deferred")), gain("transformers")),
+        lambda case: gain("transformers")(through[case["workers"]]),
         texts=0,
     )
+
+
+def usual(job: str) -> dict[str, Record]:
+    """The cases of the usual batch, by the kind of its rows."""
+    chosen = [case for case in load("peers") if (case["job"], case["rows"], case["longest"]) == (job, *USUAL)]
+    return {case["input"]: case for case in chosen}
+
+
+def peers(job: str) -> None:
+    """Each way's time, and the speed-up of quadrat over it, by kind of rows, for the usual batch."""
+    found = usual(job)
+    ways = list(found["lists"]["ways"])
+    kinds = " | ".join(found)
+    put(f"time | {kinds}", ways, str, *(lambda way, case=case: taken(way)(case) for case in found.values()))
+    print()
+    gains = [lambda way, case=case: gain(way)(case) for case in found.values()]
+    put(f"speed-up of quadrat over | {kinds}", ways[:-1], str, *gains)
+    timed = [one for case in found.values() for one in case["ways"].values() if "ratio_quartiles" in one]
+    widths = [(one["ratio_quartiles"][1] - one["ratio_quartiles"][0]) / 2 / one["ratio"] for one in timed]
+    print(
+        f"\n{measured_on('peers')} A speed-up is the median of the ratios of single calls. In nine of ten comparisons, "
+        f"its quartiles are within {share(quantiles(widths, n=10)[-1])} of it."
+    )
+
+
+def grid(job: str, way: str) -> None:
+    """The speed-up of quadrat over a way, for each size of batch and kind of rows."""
+    sizes: dict[int, Record] = {}
+    kinds: dict[str, Cell] = {}
+    for case in load("peers"):
+        if case["job"] == job and way in case["ways"]:
+            sizes.setdefault(case["tokens"], dict(case))[case["input"]] = case
+            kinds[case["input"]] = lambda size, kind=case["input"]: gain(way)(size.get(kind))
+    cells = *map(fact, ("rows", "longest", "tokens")), *kinds.values()
+    put("rows | longest | tokens | " + " | ".join(kinds), sizes.values(), *cells, texts=0)
+
+
+def behind() -> None:
+    """All comparisons of all benchmarks in which quadrat takes longer than another way."""
+    named = [
+        (f"{case['job']} of {case['input']}, {case['rows']} {TIMES} {case['longest']:,} tokens", case)
+        for case in load("peers")
+    ]
+    named += [(case["case"], case) for case in load("batching", "times")]
+    named += [(f"GPU: {case['of']}", case) for case in load("cuda", "compare")]
+    named += [(f"{case['place']}: {case['case']}", case) for case in on_both("varlen", "bert_padding")]
+    for case in on_both("varlen_masks", "masks"):
+        compiled = {"`create_block_mask`, compiled": case["ways"]["compiled"]}
+        named.append((f"{case['place']}: block mask, {case['tokens']:,} tokens", {"ways": compiled}))
+    all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
+    slower = [(text, way, f"{ratio:.2f}") for text, way, ratio in all_of if ratio < 1]
+    print(f"In {len(slower)} of {len(all_of):,} comparisons, another way takes less time than quadrat:\n")
+    put("case | faster | its time / quadrat's", slower, texts=2)
+
+
+def old_major() -> None:
+    found = [case for case in load("peers_4") if case["job"] == "padding"]
+    lines = {"padding, time": BOTH[0], "padding, speed-up of quadrat": BOTH[2]}
+    cells = [lambda name, case=case: lines[name](case) for case in found]
+    put("transformers 4.57 | " + " | ".join(case["input"] for case in found), lines, str, *cells)
+    print(f"\n{measured_on('peers_4')}")
+
+
+WAYS = {
+    "transformers": "transformers, random batches",
+    "quadrat": "quadrat, the same batches",
+    "grouped": "quadrat, grouped by length",
+    "budget": "quadrat, token budget",
+}
+
+
+def sooner(one: Record) -> str:
+    """The speed-up over transformers."""
+    return f"{1 / one.get('ratio', 1):.2f}{TIMES}"
+
+
+def loop(*, model: bool) -> None:
+    chosen = [case for case in load("loop") if case["model"] is model]
+    put(
+        "| workers | samples/s | CPU seconds per epoch | computed / real tokens | speed-up",
+        ({**case, **case["ways"][way], "way": text} for case in chosen for way, text in WAYS.items()),
+        *(fact("way"), fact("workers")),
+        lambda one: f"{one['samples'] * 1e9 / one['ns']:,.0f}",
+        lambda one: f"{one['cpu_ns'] / 1e9:.1f}",
+        lambda one: f"{one['computed_per_token']:.2f}",
+        sooner,
+    )
+    print(f"\n{measured_on('loop')}")
+
+
+def front() -> None:
+    """The table of the README: padding as in its picture, masking, then the whole loop."""
+    padding = usual("padding")
+    language, arrow = ({case["case"]: case for case in load(name)} for name in ("language", "arrow"))
+    (epoch,) = (case["ways"] for case in load("loop") if case["model"] and case["workers"] == 0)
+    rows = {
+        "pad, Python lists": padding["lists"],
+        "pad, an unchanged `datasets.Dataset`": padding["Dataset"],
+        "pad, `quadrat.ArrowDataset`": padding["ArrowDataset"],
+        "mask for MLM, Python lists": language["masked language modelling"],
+        "mask for MLM, an unchanged `datasets.Dataset`": arrow["fetch and mask"],
+    }
+    lines = [[text, *(cell(case) for cell in BOTH)] for text, case in rows.items()]
+    labels = {"quadrat": "the same batches", "grouped": "grouped by length", "budget": "batches by token budget"}
+    for way, text in labels.items():
+        spent = [f"{epoch[each]['ns'] / 1e9:.1f} s" for each in ("transformers", way)]
+        lines.append([f"an epoch of training, {text}", *spent, sooner(epoch[way])])
+    put("| transformers | quadrat | speed-up", lines)
+    print(f"\n{measured_on('peers')}")
+    print("CPU caches are cold; with warm ones, speed-ups are higher. They vary between runs by up to two times.")
+    floor, of_arrays = (gain("NumPy, ten lines")(padding[kind]) for kind in ("lists", "NumPy arrays"))
+    print(f"""
+A collator of ten lines of NumPy is also faster than transformers, which spends nearly all of its time on converting
+lists to tensors. The speed-up of quadrat over these ten lines is {floor} for lists and {of_arrays} for NumPy \
+arrays.""")

@@ -1,37 +1,153 @@
-"""The benchmarks run and compare equal tensors; the tables of README and docs are made of their results."""
+"""The benchmarks run and compare equal results; the tables of README and docs are made of these."""
 
+import ast
+import importlib
 import json
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[2]
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+}
+CASES = {name.removeprefix("benchmarks.cases."): path for name, path in MODULES.items() if ".cases." in name}
+del CASES["__init__"]
+
+
+def imports_of(path):
+    """The modules of the benchmarks that a source loads, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "benchmarks":
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "benchmarks")
+
+
+GRAPH = {name: set(imports_of(path)) for name, path in MODULES.items()}
+
+
+def run(*arguments):
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=offline, check=False, capture_output=True, text=True)
+
+
+def test_imports_close_no_circle():
+    assert set().union(*GRAPH.values()) <= set(MODULES)
+    assert GRAPH["benchmarks.cases.varlen"] >= {"benchmarks.gpu", "benchmarks.measure"}
+    TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names them
+
+
+def test_cases_are_loaded_by_name_alone():
+    assert {name for loaded in GRAPH.values() for name in loaded if name.startswith("benchmarks.cases")} == set()
+
+
+def test_every_benchmark_is_listed():
+    done = run("-m", "benchmarks")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(CASES)
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("benchmarks.measure")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        (torch.arange(3), torch.arange(3).int(), "kind"),
+        (torch.arange(3), torch.tensor([0, 1, 3]), "bytes"),
+        (torch.tensor([0.0]), torch.tensor([-0.0]), "bytes"),
+        (torch.zeros(2, 1), torch.zeros(1, 2), "kind"),
+        (torch.arange(3), np.arange(3), "type"),
+        (np.arange(3), np.arange(3.0), "dtype"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "keys"),
+        ({"a": [1, 2]}, {"a": [1, 2, 3]}, "keys of a"),
+        ([1], (1,), "container"),
+        ([1], [1.0], "type"),
+        (None, lambda: np.random.seed(1), "random generators"),
+    ],
+)
+def test_what_differs_is_not_measured(measure, one, other, what):
+    ways = {"one": lambda: one, "other": other if callable(other) else lambda: other}
+    measure.check(measure.Case({"one": ways["one"], "same": ways["one"]}))
+    with pytest.raises(measure.DifferenceError, match=what):
+        measure.check(measure.Case(ways))
+    if what == "container":
+        measure.check(measure.Case(ways, containers=False))
+
+
+def test_ways_are_measured_in_turn(measure):
+    """By a stopwatch that tells the number of the call: of eleven rounds, one way takes part in every fifth."""
+    called = []
+
+    def stopwatch(call, calls):
+        called.append(call())
+        return {"ns": len(called), "bytes": 6}
+
+    ways = {"one": lambda: "one", "rare": measure.Way(lambda: "rare", every=5, scale=10), "quadrat": lambda: "quadrat"}
+    case = measure.Case(ways, {"rows": 3}, rounds=11, per=2, stopwatch=stopwatch)
+    found = measure.measure(case)
+    assert called[:8] == ["one", "rare", "quadrat", "one", "quadrat", "one", "quadrat", "one"]
+    assert (found["rows"], found["rounds"], called.count("rare")) == (3, 11, 3)
+    one, rare = found["ways"]["one"], found["ways"]["rare"]
+    assert (one["ns"], one["bytes"], one["ratio"]) == (6, 3, pytest.approx(10 / 11))
+    assert (rare["ns"], rare["ratio"]) == (65, pytest.approx(65 / 7))
 
 
 @pytest.mark.slow
 def test_all_ways_make_the_same_tensors(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks/peers.py", "--seconds", "0", "--out", tmp_path]
-    sizes = ["--rows", "1", "32", "--lengths", "64", "512"]
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run([*command, *sizes], env=offline, capture_output=True, text=True, check=False)
+    done = run("-m", "benchmarks", "peers", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    cells = json.loads((tmp_path / "peers.json").read_text())["cells"]
-    assert {cell["differs"] for cell in cells} == {""}
-    assert {cell["way"] for cell in cells} > {"transformers", "pad_sequence", "torch nested", "pyarrow", "awkward"}
-    assert {(cell["job"], cell["rows"], cell["longest"]) for cell in cells} >= {
-        ("padding", 1, 64),
-        ("flattening", 32, 512),
-    }
+    cases = json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))["cases"]
+    ways = {way for case in cases for way in case["ways"]}
+    assert ways > {"transformers", "pad_sequence", "torch nested", "pyarrow", "awkward"}
+    sizes = {(case["job"], case["rows"], case["longest"]) for case in cases}
+    assert sizes >= {("padding", 1, 64), ("flattening", 32, 512)}
     assert all((tmp_path / f"peers.{kind}").stat().st_size > 10_000 for kind in ("png", "svg"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["batching", "gather", "never_slower", "threads", "varlen"])
+def test_benchmarks_run(name, tmp_path):
+    done = run("-m", "benchmarks", name, "--quick", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (written,) = tmp_path.glob("*.json")
+    found = json.loads(written.read_text(encoding="utf-8"))
+    assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert all(way for case in found["cases"] for way in case.get("ways", {}).values())
+
+
+@pytest.mark.slow
+def test_results_have_the_cases_that_are_measured():
+    # The cases of audio are the installed extractors; those of planning have not been stored yet.
+    names = sorted(set(CASES) - {"audio", "planning_growth"})
+    code = f"""
+import importlib, json
+modules = {{name: importlib.import_module(f"benchmarks.cases.{{name}}") for name in {names}}}
+print(json.dumps({{name: list(module.cases(quick=False)) for name, module in modules.items()}}))
+"""
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    for name, cases in json.loads(done.stdout).items():
+        document = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
+        assert {case["case"] for case in document["cases"]} <= set(cases), name
 
 
 def test_tables_are_those_of_the_results():
     every = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     pages = [str(page.relative_to(ROOT)) for page in every if "[[[cog" in page.read_text(encoding="utf-8")]
-    command = [sys.executable, "-m", "cogapp", "-P", "--check", "-I", "benchmarks", *pages]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    done = run("-m", "cogapp", "-P", "--check", "-I", "benchmarks", *pages)
     assert done.returncode == 0, f"`make bench` writes the tables anew: {done.stdout}{done.stderr}"
     assert "docs/performance.md" in done.stdout

@@ -1,0 +1,1 @@
+"""quadrat beside what it replaces: `python -m benchmarks --list`."""

@@ -1,0 +1,122 @@
+"""Streams of `datasets`, for each row, and small batches from workers, for each batch."""
+
+from collections import deque
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import datasets
+import numpy as np
+import transformers
+from torch.utils.data import DataLoader
+
+import quadrat
+from benchmarks.measure import Case, Cases, processor, same, wall
+from benchmarks.workload import MIN_LENGTH, encode, pair, token_ids, tokenizer
+from quadrat.support import shared
+from quadrat.support.memory import interop
+
+BATCH = 32
+MAX_TOKENS = 8192
+SMALL = 4  # rows of a small batch from a worker
+BATCHES = 200
+
+
+@cache
+def stored() -> datasets.Dataset:
+    """The rows of the corpus, in random order."""
+    chosen = [index for index, ids in enumerate(token_ids()) if len(ids) >= MIN_LENGTH]
+    return datasets.Dataset.from_list([dict(encode(index)) for index in np.random.default_rng(0).permutation(chosen)])
+
+
+def drained(routes: dict[str, Any], per: int, **options: Any) -> Case:
+    """Routes that are iterated over, from the beginning each time."""
+    return Case({name: lambda route=route: deque(route(), 0) for name, route in routes.items()}, per=per, **options)
+
+
+def padded() -> Case:
+    stream, (reference, ours) = stored().to_iterable_dataset(), pair("DataCollatorWithPadding")
+
+    def patched() -> Iterator[Any]:
+        with quadrat.patch_datasets():
+            yield from DataLoader(stream, BATCH, collate_fn=ours)
+
+    routes = {
+        "transformers": lambda: DataLoader(stream, BATCH, collate_fn=reference),
+        "quadrat, not patched": lambda: DataLoader(stream, BATCH, collate_fn=ours),
+        "quadrat": patched,
+    }
+    return drained(routes, len(stored()), check=lambda: agree(routes))
+
+
+def agree(routes: dict[str, Any]) -> None:
+    for reference, *others in zip(*(route() for route in routes.values()), strict=True):
+        for other in others:
+            same(reference, other)
+
+
+def planned(of_a_stream: Any, of_a_dataset: Any, collate: Any, **options: Any) -> Case:
+    """The batches of the two differ; all their tokens are the same."""
+    routes = {
+        "of a stream": lambda: DataLoader(of_a_stream(), collate_fn=collate, **options),
+        "of a dataset": lambda: DataLoader(of_a_dataset, batch_size=1, collate_fn=collate),
+    }
+
+    def check() -> None:
+        one, two = (sum(int(batch["input_ids"].sum()) for batch in route()) for route in routes.values())
+        assert one == two
+
+    return drained(routes, len(stored()), base="of a dataset", check=check)
+
+
+def budget() -> Case:
+    stream, collator = stored().to_iterable_dataset(), quadrat.DataCollatorWithPadding(tokenizer())
+    sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(stored()), MAX_TOKENS)
+    batches = quadrat.BatchedDataset(stored(), sampler)
+    return planned(lambda: quadrat.BatchedStream(stream, MAX_TOKENS), batches, collator, batch_size=None)
+
+
+def packs() -> Case:
+    stream, packed = stored().to_iterable_dataset(), quadrat.PackedDataset(stored(), MAX_TOKENS)
+    return planned(lambda: quadrat.PackedStream(stream, MAX_TOKENS), packed, quadrat.DataCollatorWithFlattening())
+
+
+@cache
+def workers() -> dict[str, Any]:
+    """Loaders of batches of three tensors, with a worker each."""
+    rows = stored().select(range(SMALL)).to_list()
+    usual = shared._BY_VALUE
+
+    def as_torch_sends(_: int) -> None:
+        interop().may_be_worker = False  # what quadrat asks whether this is a worker
+
+    def loader(module: Any, by_value: int, start: Any = None) -> Any:
+        shared._BY_VALUE = by_value  # workers are forked from here
+        collator = module.DataCollatorWithPadding(tokenizer())
+        options = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "fork"}
+        made = DataLoader([rows] * BATCHES, None, collate_fn=collator, worker_init_fn=start, **options)
+        next(iter(made))
+        shared._BY_VALUE = usual
+        return made
+
+    made = {
+        "transformers": loader(transformers, usual),
+        "quadrat, a descriptor for each tensor": loader(quadrat, usual, as_torch_sends),
+        "quadrat, one block of shared memory": loader(quadrat, -1),
+        "quadrat": loader(quadrat, usual),
+    }
+    return {name: lambda one=one: one for name, one in made.items()}
+
+
+def sent(stopwatch: Any) -> Case:
+    return drained(workers(), BATCHES, stopwatch=stopwatch, check=lambda: agree(workers()))
+
+
+def cases(*, quick: bool) -> Cases:
+    return {
+        "DataLoader over an IterableDataset, a row": padded,
+        "batches by token budget, a row": budget,
+        "packs, a row": packs,
+        "a small batch from a worker": lambda: sent(wall),
+        "the same, processor time of the main process": lambda: sent(processor),
+    }

@@ -1,0 +1,129 @@
+"""Batches that one thread, two threads and two worker processes of a `DataLoader` make.
+
+There are ten short passes of threads for one of the workers. Of each way the best pass counts, for another process on
+the machine only takes away; the processor time that the threads spend in a batch depends less on others. Jobs of
+collators need transformers; the others run on interpreters without it, and without the GIL:
+
+    build/free-threaded-3.14/venv/bin/python -m benchmarks threads
+"""
+
+import importlib.util
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from time import perf_counter_ns, thread_time_ns
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch.utils.data import DataLoader
+
+import quadrat
+from benchmarks.measure import Case, Cases, Sample, Way, has_gil, own, same, wall
+
+VOCABULARY = 30_000
+ROWS = 32
+Keys = np.ndarray[Any, Any]
+Make = Callable[[Keys], dict[str, torch.Tensor]]
+LOCKED = has_gil()
+
+
+def in_threads(make: Make, order: list[Keys], threads: int, keep: list[Any] | None = None) -> Sample:
+    """The time in which threads make batches, each its own share, and the processor time of all. keep: takes them."""
+    begin, spans, spent = threading.Barrier(threads), [], []
+
+    def work(first: int) -> None:
+        if hasattr(os, "sched_setaffinity"):  # else both may begin on one core, and a pass is short
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[first % len(cores)]})
+        begin.wait()
+        start, used = perf_counter_ns(), thread_time_ns()
+        for at in range(first, len(order), threads):
+            batch = make(order[at])
+            if keep is not None:
+                keep[at] = batch
+        spent.append(thread_time_ns() - used)
+        spans.append((start, perf_counter_ns()))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    return {"ns": max(end for _, end in spans) - min(start for start, _ in spans), "processor_ns": sum(spent)}
+
+
+@cache
+def jobs() -> dict[str, Make]:
+    """What makes a batch of the rows with these numbers, from lists and from Arrow."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(64, 512, 4096)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(random.integers(5, VOCABULARY, offsets[-1])))
+    lists = ids.to_pylist()
+    arrow = quadrat.Ragged(ids.values.to_numpy(), ids.offsets.to_numpy())
+
+    padded = partial(quadrat.pad, return_tensors="pt")
+
+    def masked(rows: Any, keys: Keys) -> dict[str, torch.Tensor]:
+        options: Any = {"mask_token_id": 4, "vocab_size": VOCABULARY, "rng": "philox", "row_keys": keys}
+        made = quadrat.mask_tokens(padded(rows), lengths=lengths[keys], **options)
+        return dict(zip(("input_ids", "labels"), made, strict=True))
+
+    found: dict[str, Make] = {
+        "pad, lists": lambda keys: {"input_ids": padded([lists[key] for key in keys])},
+        "pad, Arrow": lambda keys: {"input_ids": padded(arrow[keys])},
+        "mask_tokens by counter, lists": lambda keys: masked([lists[key] for key in keys], keys),
+        "mask_tokens by counter, Arrow": lambda keys: masked(arrow[keys], keys),
+    }
+    if importlib.util.find_spec("tokenizers") is not None:
+        found |= collators(ids, lists)
+    return found
+
+
+def collators(ids: Any, lists: list[list[int]]) -> dict[str, Make]:
+    """The collators of transformers' names, with an attention mask beside the ids."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    from quadrat.input.rows import Rows, table_of_arrow
+
+    words = Tokenizer(models.WordLevel({f"w{at}": at for at in range(VOCABULARY)}, unk_token="w1"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", unk_token="w1", mask_token="w4")
+    masks = pa.array([[1] * len(row) for row in lists])
+    table = table_of_arrow(pa.table({"input_ids": ids, "attention_mask": masks}))
+    rows = [{"input_ids": row, "attention_mask": [1] * len(row)} for row in lists]
+    pad = quadrat.DataCollatorWithPadding(tokenizer)
+    mask: Any = quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox")
+    return {
+        "DataCollatorWithPadding, lists": lambda keys: dict(pad([rows[key] for key in keys])),
+        "DataCollatorWithPadding, Arrow": lambda keys: dict(pad(Rows(table, keys.tolist()))),
+        "masking by counter, lists": lambda keys: dict(mask([rows[key] for key in keys])),
+        "masking by counter, Arrow": lambda keys: dict(mask(Rows(table, keys.tolist()))),
+    }
+
+
+def job(name: str, batches: int) -> Case:
+    make, random = jobs()[name], np.random.default_rng(1)
+    order = [random.integers(0, 4096, ROWS) for _ in range(batches)]
+    workers = DataLoader(order, None, collate_fn=make, num_workers=2, persistent_workers=True)
+
+    def check() -> None:
+        expected = [make(keys) for keys in order]
+        same(expected, list(workers), "batches of workers")
+        for threads in (1, 2):
+            found: list[Any] = [None] * batches
+            in_threads(make, order, threads, found)
+            same(expected, found, f"batches of {threads} threads")
+        assert has_gil() == LOCKED, "a library has switched the GIL on"
+
+    one, two = (partial(in_threads, make, order, threads) for threads in (1, 2))
+    ways: dict[str, Any] = {"1 thread": one, "2 threads": two}
+    ways["2 workers"] = Way(lambda: wall(lambda: deque(workers, 0), 1), every=10)
+    options: Any = {"check": check, "stopwatch": own, "rounds": 150, "per": batches, "centre": np.min}
+    return Case(ways, {"rows": ROWS}, base="1 thread", **options)
+
+
+def cases(*, quick: bool) -> Cases:
+    return {name: partial(job, name, 20 if quick else 200) for name in jobs()}
