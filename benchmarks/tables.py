@@ -78,7 +78,6 @@ def ratio(way: str, digits: int = 2) -> Cell:
 
 
 def rate(way: str) -> Cell:
-    """How many a second."""
     return lambda case: f"{1e9 / measured(case, way):,.0f}"
 
 
@@ -101,6 +100,14 @@ def put(headings: str, rows: Iterable[Any], *cells: Cell, texts: int = 1) -> Non
     sides = ["left" if place < texts else "right" for place in range(len(names))]
     lines = [[cell(row) for cell in cells] if cells else row for row in rows]
     print(tabulate(lines, names, tablefmt="pipe", colalign=sides, disable_numparse=True))
+
+
+def crossed(cases: list[Record], row: str, column: str) -> Iterable[Record]:
+    """A record for each row of a table: its first case, and all of them by their values of a column."""
+    rows: dict[Any, Record] = {}
+    for case in cases:
+        rows.setdefault(case[row], dict(case))[case[column]] = case
+    return rows.values()
 
 
 def conditions(facts: Record) -> str:
@@ -136,32 +143,26 @@ def limit() -> None:
 
 def audio(part: str) -> None:
     """A batch of clips, or a call of each extractor: the fastest gain first, and which were not timed."""
-    cases = load("audio", part)
+    cases = [case | {"case": case["case"].removesuffix("FeatureExtractor")} for case in load("audio", part)]
     timed = [case for case in cases if "ways" in case]
     if part == "extractors":
         timed.sort(key=lambda case: -measured(case, "transformers", "ratio"))
-
-    def name(case: Record) -> str:
-        return str(case["case"]).removesuffix("FeatureExtractor")
-
-    put("| transformers | quadrat | speed-up", timed, name, *BOTH)
+    put("| transformers | quadrat | speed-up", timed, fact("case"), *BOTH)
     print(f"\n{measured_on('audio')}\n" if part == "batches" else "\nNot timed:\n")
     for case in cases:
         if "not_timed" in case:
-            print(f"- {name(case)}: {case['not_timed']}")
+            print(f"- {case['case']}: {case['not_timed']}")
 
 
 def growth() -> None:
-    rows: dict[int, Record] = {}
-    for case in load("growth", "batches"):
-        rows.setdefault(case["tokens"], {"tokens": case["tokens"]})[case["kind"]] = case
+    rows = crossed(load("growth", "batches"), "tokens", "kind")
 
     def cost(side: str, kind: str) -> Cell:
         return lambda row: f"{found / row['tokens']:.2f}" if (found := measured(row[kind], side)) else ""
 
     lines = [(side, kind) for side in SIDES[::-1] for kind in ("lists", "numpy")]
     headings = " | ".join(f"{side}, {kind}" for side, kind in lines)
-    put(f"tokens in the batch | {headings}", rows.values(), fact("tokens"), *(cost(*line) for line in lines), texts=0)
+    put(f"tokens in the batch | {headings}", rows, fact("tokens"), *(cost(*line) for line in lines), texts=0)
 
 
 def columns() -> None:
@@ -214,12 +215,9 @@ def plans() -> None:
 
 
 def containers() -> None:
-    rows: dict[int, Record] = {}
-    for case in load("gather", "containers"):
-        rows.setdefault(case["steps"], {"steps": case["steps"]})[case["every"]] = case
     put(
         "steps | transformers | quadrat | speed-up | transformers, every 20 | quadrat, every 20 | speed-up",
-        rows.values(),
+        crossed(load("gather", "containers"), "steps", "every"),
         fact("steps"),
         *(lambda row, cell=cell, every=every: cell(row.get(every)) for every in (None, 20) for cell in BOTH),
         texts=0,
@@ -314,14 +312,11 @@ def peers(job: str) -> None:
 
 def grid(job: str, way: str) -> None:
     """The speed-up of quadrat over a way, for each size of batch and kind of rows."""
-    sizes: dict[int, Record] = {}
-    kinds: dict[str, Cell] = {}
-    for case in load("peers"):
-        if case["job"] == job and way in case["ways"]:
-            sizes.setdefault(case["tokens"], dict(case))[case["input"]] = case
-            kinds[case["input"]] = lambda size, kind=case["input"]: gain(way)(size.get(kind))
-    cells = *map(fact, ("rows", "longest", "tokens")), *kinds.values()
-    put("rows | longest | tokens | " + " | ".join(kinds), sizes.values(), *cells, texts=0)
+    cases = [case for case in load("peers") if case["job"] == job and way in case["ways"]]
+    kinds = dict.fromkeys(case["input"] for case in cases)
+    gains = (lambda size, kind=kind: gain(way)(size.get(kind)) for kind in kinds)
+    cells = *map(fact, ("rows", "longest", "tokens")), *gains
+    put("rows | longest | tokens | " + " | ".join(kinds), crossed(cases, "tokens", "input"), *cells, texts=0)
 
 
 def behind() -> None:
@@ -359,7 +354,6 @@ WAYS = {
 
 
 def sooner(one: Record) -> str:
-    """The speed-up over transformers."""
     return f"{1 / one.get('ratio', 1):.2f}{TIMES}"
 
 
