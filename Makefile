@@ -52,9 +52,11 @@ test-all: test test-rest
 free-threaded:
 	tests/support/free_threaded.sh $(T)
 
+# A binding that git calls modified is compiled alone: seconds instead of those of its whole group.
+dev: EDITED = $(shell git diff --name-only HEAD -- 'csrc/bindings/*.cpp' 2>/dev/null)
 dev: .venv/.ready
 	rm -f .venv/.installed
-	$(INSTALL) .venv $(DEV) --editable .
+	$(INSTALL) .venv $(DEV) -C "cmake.define.QUADRAT_EDITED=$(subst $(eval) ,;,$(EDITED))" --editable .
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
