@@ -5,7 +5,7 @@ docs/signatures.json.
 
     PYTHONPATH=tests python tests/packaging/test_public_surface.py    # writes both files, after a change that is meant
 
-The rules for such a change are in CONTRIBUTING.md ("Deprecation").
+The rules for such a change are in docs/releasing.md ("Deprecation").
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     if recorded.partition("\n")[0] != surface().partition("\n")[0]:
         pytest.skip("collators have the parameters of another transformers than the recorded one")
     assert surface() == recorded, (
-        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it; see CONTRIBUTING.md"
+        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it; see docs/releasing.md"
     )
 
 
