@@ -113,7 +113,7 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     if recorded.partition("\n")[0] != surface().partition("\n")[0]:
         pytest.skip("collators have the parameters of another transformers than the recorded one")
     assert surface() == recorded, (
-        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it; see docs/releasing.md"
+        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it (docs/releasing.md)"
     )
 
 
