@@ -1,5 +1,7 @@
 """A Trainer run: the same losses, step by step, with workers, with samplers, and where it was stopped and resumed."""
 
+import functools
+import warnings
 from typing import Any
 
 import datasets
@@ -11,6 +13,8 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    Trainer,
+    TrainerCallback,
     TrainingArguments,
     set_seed,
     trainer_pt_utils,
@@ -186,7 +190,8 @@ def test_each_epoch_masks_anew(whole: list[Any], tmp_path: Any) -> None:
     assert first.keys() == second.keys()
     assert len(first) == STEPS * BATCH
     assert sum(first[row] == second[row] for row in first) < STEPS
-    without = run(tmp_path, callback=None)
+    with pytest.warns(UserWarning, match="no epoch was set, so a row is masked alike in all 2 epochs"):
+        without = run(tmp_path, callback=None)
     assert row_of_labels(without[STEPS:]) == row_of_labels(without[:STEPS]) == first, "without the callback"
 
 
@@ -209,3 +214,73 @@ def test_epochs_that_stand_still_are_counted() -> None:
     loader = torch.utils.data.DataLoader([], collate_fn=collator)
     quadrat.SetEpochCallback().on_epoch_begin(None, state, None, train_dataloader=loader)
     assert collator.epoch == 2
+
+
+class Later(TrainerCallback):
+    """Sets the epoch of the next epoch at the end of one."""
+
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.collator.set_epoch(round(state.epoch))
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Rows whose number nobody knows."""
+
+    def __iter__(self) -> Any:
+        yield from dataset()[: 3 * BATCH]
+
+
+SETS_EPOCHS = {"none": [], "usual": [lambda collator: quadrat.SetEpochCallback()], "later": [Later]}
+
+
+def said_of_epochs(folder: Any, *, sets: str = "none", cls: Any = Trainer, rows: Any = None, **given: Any) -> list[str]:
+    """Warnings, those of workers too, in a training by counter, with an evaluation in between."""
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox")
+    evaluated = dataset()[:BATCH]
+    for _ in range(3):
+        collator(evaluated)
+    with (folder / "said").open("w+") as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warnings, "showwarning", lambda said, *_: print(said, file=file, flush=True))
+        options = {"eval_strategy": "steps", "eval_steps": 2, "per_device_train_batch_size": BATCH, **given}
+        trainer = cls(
+            model=tiny(BertForMaskedLM),
+            args=arguments(folder, **options),
+            train_dataset=dataset()[: 3 * BATCH] if rows is None else rows,
+            eval_dataset=evaluated,
+            data_collator=collator,
+            callbacks=[make(collator) for make in SETS_EPOCHS[sets]],
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", ".*no epoch was set")
+            trainer.train()
+        file.seek(0)
+        return file.read().splitlines()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("cls", "sets"), [(Trainer, "none"), (Losses, "none"), (Trainer, "usual"), (Trainer, "later")])
+def test_masks_that_repeat_are_said_once(cls: Any, sets: str, workers: int, tmp_path: Any) -> None:
+    said = functools.partial(said_of_epochs, tmp_path, sets=sets, cls=cls, dataloader_num_workers=workers)
+    if sets != "none":
+        assert said(num_train_epochs=2) == []
+        return
+    (once,) = said(num_train_epochs=2)
+    assert "masked alike in all 2 epochs" in once
+    assert said(num_train_epochs=1) == []
+
+
+def test_masks_of_streams_that_repeat(tmp_path: Any) -> None:
+    (said,) = said_of_epochs(tmp_path, rows=Stream(), max_steps=6)
+    assert "masked alike in each epoch" in said
+    assert said_of_epochs(tmp_path, rows=Stream(), max_steps=3) == []
+
+
+def test_masks_that_repeat_with_workers_that_are_spawned(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are by default, but on Linux before Python 3.14: the process of the Trainer warns."""
+    loader = functools.partial(torch.utils.data.DataLoader, multiprocessing_context="spawn")
+    monkeypatch.setattr(transformers.trainer, "DataLoader", loader)
+    (said,) = said_of_epochs(tmp_path, num_train_epochs=2, dataloader_num_workers=1, eval_strategy="no")
+    assert "masked alike in all 2 epochs" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from multiprocessing import RawValue
+from multiprocessing import RawArray
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
@@ -24,12 +24,14 @@ class SharedEpoch:
     """
 
     def __init__(self, epoch: int = 0, cell: Any = None) -> None:
-        self._cell = RawValue("I", epoch) if cell is None else cell
-        self.array = np.frombuffer(self._cell, np.uint32)  # `[1]`, that memory
+        self._cell = RawArray("I", (epoch, 0)) if cell is None else cell
+        # `[1]` each, that memory. was_set: 0 until `set` is called, in any process.
+        self.array, self.was_set = np.split(np.frombuffer(self._cell, np.uint32), 2)
 
     def set(self, epoch: Any) -> None:
         """Raises TypeError or ValueError unless it is a whole number below 2**32."""
         self.array[0] = epoch_of(epoch)
+        self.was_set[0] = 1
 
     def __int__(self) -> int:
         return int(self.array[0])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -109,6 +110,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
         *("rng", "row_key", "padding_free", "deferred"),
     )
+    # For each batch, whether it looks for a Trainer that sets no epoch; see `warn_of_one_epoch`.
+    _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)
 
     def __post_init__(self) -> None:
         """Checks the options. Raises ValueError."""
@@ -151,12 +154,18 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if "_quadrat_epoch" in self.__dict__:
+            if self.rng == "philox" and self.mlm:
+                philox.warn_of_one_epoch(self)  # a spawned worker does not see the Trainer
             state["_quadrat_epoch"] = copy.copy(self._shared_epoch())
         return state
 
     def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
-        self._make_generator("pt")
+        if self.rng == "philox" and self.mlm:
+            if next(self._quadrat_looks, True):
+                philox.warn_of_one_epoch(self)
+        elif self.seed is not None:
+            self._make_generator("pt")
         return self._collate(examples, "pt")
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:

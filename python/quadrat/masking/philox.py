@@ -5,7 +5,10 @@ The draws belong to a row, so masking must know where each row is in the batch: 
 
 from __future__ import annotations
 
+import itertools
+import sys
 import types
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -97,3 +100,47 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
     bounds = philox.RowBounds(lengths, len(lengths), inputs.shape[1], left=left, flat=flat)
     given = Given(special, offset_mapping if collator.whole_word_mask else None, keys)
     return mask_places(inputs, bounds, options, given)
+
+
+_SET_NO_EPOCH = frozenset(("transformers", "trl", "quadrat"))  # whose Trainers and callbacks call no `set_epoch`
+_MOST_QUIET = 127  # batches from a look to the next
+
+
+def warn_of_one_epoch(collator: Any) -> None:
+    """Warns, once, where a Trainer makes batches of several epochs and none was set, so that masks repeat.
+
+    A look takes microseconds: the first batches look, and later ones less and less often.
+    """
+    own, was_set = vars(collator), collator._shared_epoch().was_set
+    made = own.get("_quadrat_made", 0)
+    quiet = min(made // 8, _MOST_QUIET)
+    own["_quadrat_made"] = made + 1 + quiet
+    own["_quadrat_looks"] = itertools.repeat(False) if was_set[0] else itertools.repeat(False, quiet)
+    state = None if was_set[0] else _state_of_training()
+    if state is not None:
+        was_set[0] = 1  # so that no other worker warns
+        epochs = f"all {state.num_train_epochs} epochs" if state.num_train_epochs < sys.maxsize else "each epoch"
+        warnings.warn(
+            f'rng="philox": no epoch was set, so a row is masked alike in {epochs}. Give the Trainer '
+            "callbacks=[quadrat.SetEpochCallback()]; call the collator's set_epoch(0) if masks are to repeat.",
+            stacklevel=3,
+        )
+
+
+def _state_of_training() -> Any:
+    """The state of the Trainer that is taking a batch to train on, if it trains for several epochs; else None.
+
+    A Trainer with code of others, which may set the epoch later, must have come to its second epoch.
+    """
+    trainers, frame = sys.modules.get("transformers.trainer"), sys._getframe(2)
+    while trainers is not None and frame is not None and frame.f_code.co_name != "get_batch_samples":
+        frame = frame.f_back  # type: ignore[assignment]
+    trainer = frame and frame.f_locals.get("self")
+    if trainers is None or not isinstance(trainer, trainers.Trainer) or trainer.args.process_index > 0:
+        return None
+    worker, state = sys.modules["torch.utils.data"].get_worker_info(), trainer.state
+    if worker is not None and worker.id > 0:
+        return None
+    able = {type(one).__module__.partition(".")[0] for one in (trainer, *trainer.callback_handler.callbacks)}
+    certain = 1 < state.num_train_epochs < sys.maxsize and able <= _SET_NO_EPOCH
+    return state if certain or state.epoch >= 1 else None
