@@ -372,7 +372,7 @@ def test_an_interrupt_while_a_row_is_looked_up_is_raised():
 @pytest.mark.parametrize("wait", [0.0, 1e9], ids=["with a progress bar", "without"])
 def test_many_items_of_a_dataset(monkeypatch, capsys, wait):
     module = importlib.import_module("quadrat.batching.lengths")
-    monkeypatch.setattr(module, "_QUIET", wait)
+    monkeypatch.setattr("quadrat.support.progress._QUIET", wait)
     lengths = [row % 7 for row in range(3 * module._ITEMS + 5)]
     rows = torch.utils.data.Subset([{"input_ids": [0] * length} for length in lengths], range(len(lengths)))
     check(quadrat.lengths(rows), lengths)

@@ -29,7 +29,7 @@ LAYERS = [
     ("bert_padding", "check"),
     ("collators", "evaluation", "batching.samplers"),
     ("trl",),
-    ("data", "integration"),
+    ("data", "integration", "batching.any_loop"),
     ("config",),
     ("quadrat",),
     ("cli",),

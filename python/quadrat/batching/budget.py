@@ -22,6 +22,11 @@ def require_rows(lengths: Any, purpose: str) -> None:
         raise ValueError(f"lengths are empty: there are no rows to {purpose}")
 
 
+def joins_rows(collator: Any) -> bool:
+    """Whether a batch is one long row, without padding."""
+    return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
+
+
 class Budget(NamedTuple):
     """What a batch may cost at most, as the kernels take it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import operator
@@ -20,10 +19,10 @@ from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop, is_tensor
+from quadrat.support.progress import progress_bar
 
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
-_QUIET = 1.0  # seconds before there is a progress bar
 
 _OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the ids that Arrow gives types
 _NO_TOKENS = (
@@ -113,7 +112,7 @@ def _of_other(dataset: Any, column: str) -> IntArray:
         if column not in dataset:
             raise _missing(column, dataset)
         return _of_column(dataset[column], column)
-    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or _is_arrow(dataset):
+    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or is_arrow(dataset):
         return _of_column(dataset, column)
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise TypeError(
@@ -233,12 +232,12 @@ def _of_column(rows: Any, column: str) -> IntArray:
         return np.asarray(found.cpu() if is_tensor(found) else found)
     if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim == 2 and not getattr(rows, "is_nested", False):
         return np.full(len(rows), rows.shape[1], np.int64)
-    if _is_arrow(rows):
+    if is_arrow(rows):
         return _of_arrow(rows, column)
     return measure(_chunks(rows), len(rows), column, values=True)
 
 
-def _is_arrow(value: Any) -> bool:
+def is_arrow(value: Any) -> bool:
     """Whether a value is Arrow data. The chunked arrays of pyarrow 15 have no Arrow interface."""
     pyarrow = sys.modules.get("pyarrow")
     return speaks_arrow(value) or (pyarrow is not None and isinstance(value, pyarrow.ChunkedArray))
@@ -365,18 +364,11 @@ def _value_of(item: Any, row: int, column: str, *, bare: bool = False) -> Any:
 
 def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
     """The items of a dataset, many at a time, with a progress bar on a terminal, once it has taken a while."""
-    try:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        bar = None
-    else:
-        bar = tqdm(total=count, desc="lengths", unit="row", delay=_QUIET, disable=None)
-    with bar or contextlib.nullcontext():
+    with progress_bar(count, "lengths") as bar:
         for first in range(0, count, _ITEMS):
             items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
             yield items
-            if bar is not None:
-                bar.update(len(items))
+            bar.update(len(items))
 
 
 def _chunks(items: Any) -> Iterable[list[Any]]:

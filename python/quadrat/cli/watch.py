@@ -229,8 +229,8 @@ def _prepare(trainer: Any) -> None:
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:
+    from quadrat.batching.budget import joins_rows
     from quadrat.check.packing_check import warn_if_rows_mix
-    from quadrat.integration.batch_by_tokens import joins_rows
 
     collator = trainer.data_collator
     is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those

@@ -20,7 +20,7 @@ class GroupedDataset(WithEpoch):
         super().__init__()
         self.dataset = dataset
         self.columns = columns_of(columns, column)
-        self._source = _source_of(dataset, self.columns)
+        self._source = source_of(dataset, self.columns)
 
     def _current(self) -> Any:
         """The plan of the current epoch: a tuple that begins with the groups."""
@@ -83,7 +83,7 @@ def as_batch(rows: Any) -> Any:
     return rows if type(rows) is Rows else Batch(rows)
 
 
-def _source_of(dataset: Any, columns: list[str] | None) -> Any:
+def source_of(dataset: Any, columns: list[str] | None) -> Any:
     """The dataset to index by row number; an `ArrowDataset` if its rows are in Arrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and isinstance(dataset, datasets.Dataset):

@@ -240,15 +240,31 @@ def bare_column(rows: Any) -> _core.Columns:
 
 def rows_of_columns(columns: Mapping[str, Any]) -> Any:
     """`Rows` of columns, one value per row each; the mapping itself where one of them has no rows."""
+    table = _table_of_columns(columns)
+    return columns if table is None else Rows(table)
+
+
+def table_of(columns: Any, name: str = MAIN) -> _core.Table:
+    """Columns: a mapping, an Arrow table, or one column of this name. Raises TypeError, ValueError."""
+    if not isinstance(columns, Mapping):
+        if speaks_arrow(columns) and _core.arrow_columns(columns)[0] is not None:
+            return table_of_arrow(columns)
+        columns = {name: columns}
+    table = _table_of_columns(columns)
+    if table is None:
+        raise TypeError(f"the columns {list(columns)} must hold one value for each row")
+    return table
+
+
+def _table_of_columns(columns: Mapping[str, Any]) -> _core.Table | None:
     made = {name: _column(name, value) for name, value in columns.items()}
     if any(column is None for column in made.values()):
-        return columns
+        return None
     sources = dict(columns)
     try:
-        table = _core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row]))
+        return _core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row]))
     except ValueError as error:
         raise UnevenColumns(str(error)) from None
-    return Rows(table)
 
 
 def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None:

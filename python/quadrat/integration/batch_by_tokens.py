@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from torch.utils.data import IterableDataset
 from transformers import Trainer
 
-from quadrat.batching.budget import require_rows
+from quadrat.batching.budget import joins_rows, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
@@ -242,11 +242,6 @@ def _chooses_as_usual(trainer: Any) -> bool:
     """Whether a `_get_train_sampler` of a subclass returns what Trainer's does, as many rows of the same kind."""
     own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
     return type(own) is type(usual) and len(own) == len(usual) and not getattr(own, "replacement", False)
-
-
-def joins_rows(collator: Any) -> bool:
-    """Whether a batch is one long row, without padding."""
-    return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
 
 
 def _without_unused(trainer: Any, dataset: Any) -> Any:

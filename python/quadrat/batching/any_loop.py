@@ -1,0 +1,401 @@
+"""Any loop in order of length: batches by token budget, and what is computed of them in the order of the rows."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from quadrat.batching.budget import joins_rows, require_rows
+from quadrat.batching.lengths import is_arrow, lengths_of
+from quadrat.batching.lengths import lengths as measured
+from quadrat.batching.token_budget import TokenBudgetBatchSampler
+from quadrat.data._grouped import source_of
+from quadrat.input.rows import MAIN, Rows, table_of
+from quadrat.ops._nested import is_array
+from quadrat.ops._philox import number_below
+from quadrat.ops._placed import Places, in_host_memory, named, row_of
+from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
+from quadrat.support.extras import needs
+from quadrat.support.progress import NoBar, progress_bar
+
+_USUAL = 32  # rows of mean length, which the budget "auto" has room for
+_AT_A_TIME = 1024  # texts that are tokenised at once
+_UNLIMITED = 10**20  # tokenizers without a limit have a larger one
+
+
+class by_length:  # noqa: N801 - called like `map` and `zip`
+    """Batches of rows of similar length, the longest first, each with the numbers of its rows.
+
+    Rows of about the same length are padded together, as many as a token budget allows: few long ones or many short
+    ones. Iterate over the object, as often as you like, for pairs of row numbers, `[rows]` int64, and the batch that
+    the collator makes of these rows. `len()` is the number of batches, and `row_numbers` a `Ragged` of all of them.
+    `restore` puts what you computed of each batch into the order of the rows.
+
+    Batches of other rows or of another width round differently: results agree with those of other batches to
+    floating-point rounding.
+
+    Args:
+        rows: what can be indexed by row: a `datasets.Dataset` or another dataset with `len` and `[]`, a list of
+            mappings with token ids, columns (a dict, a `pyarrow.Table` or other Arrow data), a `Ragged`; with a
+            tokenizer also a list of texts, or of pairs of texts. These are tokenised once, in their order, and cut at
+            the tokenizer's `model_max_length`.
+        collator: makes a batch of rows: a collator of quadrat or transformers, or a function of a list of rows. A
+            `Ragged` is given to it as a `Ragged`, and other columns as rows that only quadrat reads without a copy. By
+            default a `DataCollatorWithPadding` of the tokenizer.
+        tokenizer: for texts, and for the default collator.
+        max_tokens: the maximum number of tokens in a batch, padding included. "auto": those of 32 rows of mean length,
+            and at least those of the longest row.
+        column: the column whose lengths count.
+        lengths: `[rows]` integers, by default the `quadrat.lengths` of `column`.
+        max_batch_size: the maximum number of rows in a batch; by default as many as the budget allows.
+        overlong: for a row longer than `max_tokens`: "alone" makes it a batch of its own, "error" raises ValueError.
+        world_size, rank: the number of processes and the number of this one, each of which gets a share of the
+            batches. All processes have the same number of batches; with few rows, some rows come twice.
+
+    Raises:
+        TypeError: for rows that cannot be indexed, without a collator and a tokenizer, and what `quadrat.lengths`
+            raises.
+        ValueError: when there are no rows, or one has no tokens, or is above the budget with `overlong="error"`; the
+            message names the row.
+
+    Examples:
+        >>> import quadrat
+        >>> rows = quadrat.Ragged.from_rows([[5, 6], [7, 8, 9, 10], [11], [12, 13, 14]])
+        >>> batches = quadrat.batching.by_length(rows, collator=quadrat.pad, max_tokens=8)
+        >>> [numbers.tolist() for numbers, _ in batches]
+        [[1, 3], [0, 2]]
+        >>> batches.restore([batch.sum(1) for _, batch in batches])
+        array([11, 34, 11, 39])
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        *,
+        collator: Callable[[Any], Any] | None = None,
+        tokenizer: Any = None,
+        max_tokens: int | Literal["auto"] = "auto",
+        column: str = MAIN,
+        lengths: Any = None,
+        max_batch_size: int | None = None,
+        overlong: Literal["error", "alone"] = "alone",
+        world_size: int = 1,
+        rank: int = 0,
+    ) -> None:
+        self.collator = _collator_of(collator, tokenizer)
+        self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
+        self.rank = number_below(rank, "rank", self.world_size)
+        rows = _tokenized(rows, tokenizer)
+        self._count, self._read = _reader(rows, column)
+        trim = bool(getattr(self.collator, "trim", False))
+        found = measured(rows, column, trim=trim) if lengths is None else lengths_of(lengths)
+        require_rows(found, "batch")
+        if len(found) != self._count:
+            raise ValueError(f"there are {len(found)} lengths for {self._count} rows")
+        if not found.min():
+            raise ValueError(f"row {int(found.argmin())} has no tokens: leave it out, or give it a token")
+        multiple = getattr(self.collator, "pad_to_multiple_of", None) or 1
+        longest = -(-int(found.max()) // multiple) * multiple
+        usual = max(longest, math.ceil(_USUAL * float(found.mean())))
+        # With more processes than rows, some have the same row.
+        self._shares = min(self.world_size, self._count)
+        sampler = TokenBudgetBatchSampler(
+            found,
+            usual if max_tokens == "auto" else max_tokens,
+            padded=not joins_rows(self.collator),
+            max_batch_size=max_batch_size,
+            multiple_of=multiple,
+            window=self._count,
+            world_size=self._shares,
+            rank=None,
+            shuffle=False,
+            overlong=overlong,
+        )
+        self.max_tokens = sampler.max_tokens
+        self._plan = sampler.batches()
+        self.row_numbers = self._of_rank(self.rank)
+
+    def __repr__(self) -> str:
+        return f"by_length(rows={self._count}, batches={len(self)}, max_tokens={self.max_tokens})"
+
+    def __len__(self) -> int:
+        """The number of batches, for this rank."""
+        return len(self.row_numbers)
+
+    def __iter__(self) -> Iterator[tuple[IntArray, Any]]:
+        """Pairs of row numbers, `[rows]` int64, and the batch of these rows."""
+        return map(self._batch, range(len(self)))
+
+    def restore(self, outputs: Iterable[Any], *, padding_value: Any = -100) -> Any:
+        """Put the outputs of the batches into the order of the rows.
+
+        With several processes, each gives the outputs of its own batches, and gets those of all rows: they are gathered
+        by `torch.distributed`, through host memory.
+
+        Args:
+            outputs: one for each batch, in the order of iteration, all of one structure: an array or a tensor,
+                `[rows, ...]`; a `Ragged`; a list of one item for each row, whatever it is; or a mapping (a
+                `ModelOutput` too) or a tuple of these, nested to any depth.
+            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`. What a
+                model computes for the padding within a batch is not replaced: have it return
+                `quadrat.unpad(values, mask=batch["attention_mask"])`, a `Ragged`, to keep the tokens of each row only.
+
+        Returns:
+            The same structure for all rows, `[all rows, ...]`, on the device of the outputs.
+
+        Raises:
+            TypeError, ValueError: when an output has too few or too many rows, or another structure than the first; the
+                message names the rows.
+            RuntimeError: with several processes, when `torch.distributed` has not been initialised.
+        """
+        outputs, own = list(outputs), self.row_numbers
+        if len(outputs) != len(self):
+            raise ValueError(f"{len(outputs)} outputs for {len(self)} batches: give one for each, in their order")
+        if self.world_size == 1:
+            return Places(self._count, list(own), list(own), padding_value).whole(outputs)
+        # Joined before they are sent: an output may be a view of a larger tensor.
+        places = np.split(np.arange(own.total), own.offsets[1:-1])
+        joined = Places(own.total, places, list(own), padding_value).whole(outputs)
+        parts: list[Any] = [None] * self.world_size
+        _require_processes(self.world_size, self.rank).all_gather_object(parts, in_host_memory(joined))
+        # Its own first, on whose device the results are.
+        ranks = sorted(range(self.world_size), key=lambda rank: rank != self.rank)
+        numbers = [self._of_rank(rank).values for rank in ranks]
+        return Places(self._count, numbers, numbers, padding_value).whole(
+            [joined, *(parts[rank] for rank in ranks[1:])]
+        )
+
+    def _batch(self, at: int) -> tuple[IntArray, Any]:
+        numbers = self.row_numbers[at].copy()
+        return numbers, _naming(numbers, lambda rows: self.collator(self._read(rows)), numbers.tolist())
+
+    def _of_rank(self, rank: int) -> Ragged:
+        return self._plan[rank % self._shares :: self._shares] if self._shares > 1 else self._plan
+
+
+def map_by_length(
+    function: Callable[[Any], Any],
+    rows: Any,
+    *,
+    collator: Callable[[Any], Any] | None = None,
+    tokenizer: Any = None,
+    max_tokens: int | Literal["auto"] = "auto",
+    column: str = MAIN,
+    lengths: Any = None,
+    max_batch_size: int | None = None,
+    overlong: Literal["error", "alone"] = "alone",
+    padding_value: Any = -100,
+    window: int = 2048,
+    world_size: int = 1,
+    rank: int = 0,
+) -> Any:
+    """Call a function with batches of rows of similar length, and return what it returns in the order of the rows.
+
+    Rows that can be indexed are planned at once. The result is one object, and a terminal shows a progress bar once
+    this takes more than a second. Other rows (an iterator, a generator, an `IterableDataset`) are read and planned in
+    windows. The result is then an iterator of one item for each row, in order, which holds the rows of one window, so
+    that rows may be endless. If reading a row fails, the rows before it come first. If the function fails or is
+    interrupted, the next call of `next` goes on with the batch in which it did.
+
+    Call it within `torch.inference_mode()`, an iterator in each `next`.
+
+    Args:
+        function: of a batch. It returns an output for these rows, as `by_length.restore` takes it: move what you keep
+            to the host (`.cpu()`), if it is large.
+        rows, collator, tokenizer, max_tokens, column, lengths, max_batch_size, overlong: as for `by_length`. An
+            iterator has no `lengths`.
+        padding_value: as for `by_length.restore`.
+        window: the number of rows that are read at once from an iterator.
+        world_size, rank: as for `by_length`. Each process computes its share, and gets the results of all rows, by
+            `torch.distributed`. All processes must give the same rows.
+
+    Returns:
+        What `by_length.restore` returns; of an iterator, an iterator of its rows.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: what `by_length` and `by_length.restore` raise, and what the function
+            raises, with the numbers of the rows of its batch.
+
+    Examples:
+        >>> import quadrat
+        >>> rows = quadrat.Ragged.from_rows([[5, 6], [7, 8, 9, 10], [11], [12, 13, 14]])
+        >>> def function(batch):
+        ...     return {"sum": batch.sum(1), "last": batch.max(1).tolist()}
+        >>> quadrat.batching.map_by_length(function, rows, collator=quadrat.pad)
+        {'sum': array([11, 34, 11, 39]), 'last': [6, 10, 11, 14]}
+        >>> for result in quadrat.batching.map_by_length(function, iter(rows), collator=quadrat.pad, window=2):
+        ...     print(result["last"])
+        6
+        10
+        11
+        14
+    """
+    options = {
+        **{"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens},
+        **{"column": column, "max_batch_size": max_batch_size, "overlong": overlong},
+        **{"world_size": world_size, "rank": rank},
+    }
+    if world_size != 1:
+        _require_processes(world_size, rank)
+    if not _can_be_indexed(rows):
+        if lengths is not None:
+            raise TypeError("lengths are those of rows that can be indexed: give list(rows), or no lengths")
+        return _InWindows(function, rows, number_below(window, "window", 1 << 62, 1), options, padding_value)
+    batches = by_length(rows, lengths=lengths, **options)
+    outputs: list[Any] = []
+    with progress_bar(batches.row_numbers.total, "rows") if rank == 0 else NoBar() as bar:
+        _compute(function, batches, outputs, bar)
+    return batches.restore(outputs, padding_value=padding_value)
+
+
+class _InWindows(Iterator[Any]):
+    """Results of rows that are read in windows. After an error it goes on where it was."""
+
+    def __init__(self, function: Any, rows: Any, window: int, options: dict[str, Any], padding_value: Any) -> None:
+        self._function, self._source, self._window = function, iter(rows), window
+        self._options, self._padding = options, padding_value
+        self._first = 0  # the number of the first row of the window
+        self._rows: list[Any] = []  # of the window
+        self._batches: by_length | None = None
+        self._outputs: list[Any] = []
+        self._ready: Iterator[Any] = iter(())
+        self._error: Exception | None = None  # of reading the row after these
+
+    def __next__(self) -> Any:
+        for result in self._ready:
+            return result
+        self._ready = iter(())  # frees the results before it reads more rows
+        while self._error is None and len(self._rows) < self._window:
+            try:
+                self._rows.append(next(self._source))
+            except StopIteration:
+                break
+            except Exception as error:  # raised after the rows before it
+                self._error = error
+        if self._rows:
+            self._finish_window()
+            return next(self._ready)
+        if self._error is None:
+            raise StopIteration
+        try:
+            raise self._error
+        finally:
+            self._error = None
+
+    def _finish_window(self) -> None:
+        try:
+            if self._batches is None:
+                self._batches = by_length(self._rows, **self._options)
+            _compute(self._function, self._batches, self._outputs, NoBar())
+            results = self._batches.restore(self._outputs, padding_value=self._padding)
+        except Exception as error:
+            if self._first:
+                _note(error, f"rows are counted from row {self._first}, the first one of a window")
+            raise
+        self._ready = map(functools.partial(row_of, results), range(len(self._rows)))
+        self._first += len(self._rows)
+        self._rows, self._batches, self._outputs = [], None, []
+
+
+def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[Any], bar: Any) -> None:
+    """Append the outputs of the batches that have none yet."""
+    for at in range(len(outputs), len(batches)):
+        numbers, batch = batches._batch(at)
+        outputs.append(_naming(numbers, function, batch))
+        bar.update(len(numbers))
+
+
+def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> Any:
+    """What a function returns; the numbers of rows are added to its errors."""
+    try:
+        return function(given)
+    except Exception as error:
+        _note(error, f"the batch has {named(numbers)}")
+        raise
+
+
+def _note(error: Exception, text: str) -> None:
+    """Adds to an error what Python shows below its message; before Python 3.11, to the message."""
+    if hasattr(error, "add_note"):
+        error.add_note(f"quadrat: {text}")
+    elif error.args and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\nquadrat: {text}", *error.args[1:])
+
+
+def _require_processes(world_size: int, rank: int) -> Any:
+    """`torch.distributed`. Raises RuntimeError or ValueError unless it has these processes."""
+    with needs("results of several processes"):
+        import torch.distributed as processes
+
+    if not (processes.is_available() and processes.is_initialized()):
+        raise RuntimeError(
+            f"world_size={world_size}: the results of all processes are gathered by torch.distributed, which is not "
+            "initialised: call torch.distributed.init_process_group first, or leave world_size out"
+        )
+    if (found := (processes.get_world_size(), processes.get_rank())) != (world_size, rank):
+        raise ValueError(
+            f"world_size={world_size} and rank={rank}, but torch.distributed has {found[0]} and {found[1]}"
+        )
+    return processes
+
+
+def _collator_of(collator: Any, tokenizer: Any) -> Any:
+    if collator is None and tokenizer is not None:
+        from quadrat.collators.padding import DataCollatorWithPadding
+
+        return DataCollatorWithPadding(tokenizer)
+    if not callable(collator):
+        raise TypeError(f"collator must be a function of rows, not {collator!r}: give one, or a tokenizer")
+    return collator
+
+
+def _can_be_indexed(rows: Any) -> bool:
+    torch: Any = sys.modules.get("torch.utils.data")
+    streams = torch is not None and isinstance(rows, torch.IterableDataset)  # which may have a length
+    return hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not streams
+
+
+def _tokenized(rows: Any, tokenizer: Any) -> Any:
+    """Texts as mappings with token ids; other rows as they are."""
+    if isinstance(rows, str):
+        raise TypeError("rows are one text: give a list of texts")
+    if tokenizer is None or not isinstance(rows, Sequence) or not len(rows) or not _is_text(rows[0]):
+        return rows
+    limited = getattr(tokenizer, "model_max_length", _UNLIMITED) < _UNLIMITED
+    rest, made = iter(rows), list[Any]()
+    for texts in iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), []):
+        for row, text in enumerate(texts, len(made)):
+            if not _is_text(text):
+                raise TypeError(f"row {row} is a {type(text).__name__}, and rows before it are texts")
+        encoded = tokenizer(texts, truncation=limited)
+        made += [dict(zip(encoded, values, strict=True)) for values in zip(*encoded.values(), strict=True)]
+    return made
+
+
+def _is_text(row: Any) -> bool:
+    pair = isinstance(row, (list, tuple)) and len(row) == 2
+    return all(isinstance(part, str) for part in row) if pair else isinstance(row, str)
+
+
+def _reader(rows: Any, column: str) -> tuple[int, Callable[[list[int]], Any]]:
+    """How many rows there are, and a function that gives some of them, by number, to a collator."""
+    if isinstance(rows, Ragged):
+        return len(rows), rows.__getitem__
+    if not _can_be_indexed(rows):
+        raise TypeError(
+            f"a {type(rows).__name__} cannot be indexed by row: give list(rows), or use map_by_length, which reads "
+            "rows in windows"
+        )
+    if is_arrow(rows) or isinstance(rows, Mapping) or is_array(rows):
+        table = table_of(rows, column)
+        return len(table), functools.partial(Rows, table)
+    source = source_of(rows, None)
+    one_by_one = lambda numbers: [source[number] for number in numbers]  # noqa: E731
+    return len(source), getattr(source, "__getitems__", one_by_one)

@@ -1,0 +1,148 @@
+"""Outputs of batches, each row put in its place: arrays, lists, `Ragged`, and mappings and tuples of these."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quadrat.ops._nested import is_array
+from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
+from quadrat.support.memory import is_tensor
+
+_NAMED = 8  # rows of a batch that an error names
+
+
+class Places(NamedTuple):
+    """Where the rows of batches go."""
+
+    total: int  # of all rows
+    places: Sequence[IntArray]
+    numbers: Sequence[IntArray]  # of the rows, for errors
+    padding: Any
+
+    def whole(self, outputs: Sequence[Any], name: str = "output") -> Any:
+        """The outputs of the batches as one, in the structure of the first, each row in its place.
+
+        Raises TypeError or ValueError for outputs that do not have one value for each row.
+        """
+        first, structure = outputs[0], _structure(outputs[0])
+        for rows, output in zip(self.numbers, outputs, strict=True):
+            if _structure(output) != structure:
+                said = self._both(_shown(output), rows, _shown(first))
+                raise TypeError(f"{name} is {said}: each batch must give the same")
+        if isinstance(first, (Mapping, tuple)):
+            keys = list(first) if isinstance(first, Mapping) else range(len(first))
+            return _like(first, {key: self.whole([one[key] for one in outputs], f"{name}[{key!r}]") for key in keys})
+        if first is None and name != "output":
+            return None
+        for rows, output in zip(self.numbers, outputs, strict=True):
+            if not (isinstance(output, (list, Ragged)) or (is_array(output) and output.ndim)):
+                raise TypeError(
+                    f"{name} is {_shown(output)} for {named(rows)}, and has no rows: give an array, a list or a Ragged "
+                    "with one value for each row, or a mapping or tuple of these"
+                )
+            if len(output) != len(rows):
+                raise ValueError(
+                    f"{name} has {len(output)} rows for a batch of {len(rows)}, {named(rows)}: give one for each row, "
+                    "in the order of the batch"
+                )
+        if is_array(first):
+            return self._array(outputs, name)
+        return self._ragged(outputs) if isinstance(first, Ragged) else self._list(outputs)
+
+    def _both(self, shown: Any, rows: IntArray, first: Any) -> str:
+        return f"{shown} for {named(rows)}, and {first} for {named(self.numbers[0])}"
+
+    def _list(self, lists: Sequence[list[Any]]) -> list[Any]:
+        made: list[Any] = [None] * self.total
+        for rows, items in zip(self.places, lists, strict=True):
+            for row, item in zip(rows.tolist(), items, strict=True):
+                made[row] = item
+        return made
+
+    def _array(self, arrays: Sequence[Any], name: str) -> Any:
+        first, tensors, shape = arrays[0], is_tensor(arrays[0]), arrays[0].shape
+        for rows, array in zip(self.numbers, arrays, strict=True):
+            if array.ndim != first.ndim or array.shape[2:] != shape[2:]:
+                said = self._both(tuple(array.shape), rows, tuple(shape))
+                raise ValueError(
+                    f"{name} has the shape {said}: only the second dimension may differ; give a list with one item for "
+                    "each row instead"
+                )
+        promote = sys.modules["torch"].promote_types if tensors else np.promote_types
+        dtype = functools.reduce(promote, {array.dtype for array in arrays})
+        widths = {array.shape[1:2] for array in arrays}
+        shape = self.total, *max(widths), *shape[2:]
+        fill = self.padding if len(widths) > 1 else 0
+        made = first.new_full(shape, fill, dtype=dtype) if tensors else np.full(shape, fill, dtype)
+        for rows, array in zip(self.places, arrays, strict=True):
+            at = sys.modules["torch"].from_numpy(rows).to(made.device) if tensors else rows
+            target = (at, slice(array.shape[1])) if len(widths) > 1 else at
+            made[target] = array.to(made) if tensors else array
+        return made
+
+    def _ragged(self, parts: Sequence[Any]) -> Any:
+        values = [part.values[part.facts.first : part.facts.last] for part in parts]
+        lengths = [part.lengths for part in parts]
+        if is_tensor(values[0]):
+            values, lengths = ([one.to(values[0].device) for one in given] for given in (values, lengths))
+        join = sys.modules["torch"].cat if is_tensor(values[0]) else np.concatenate
+        rows, order = np.concatenate(self.places), np.empty(self.total, np.int64)
+        order[rows] = np.arange(len(rows))
+        return Ragged.of_lengths(join(values), join(lengths))[order]
+
+
+def row_of(whole: Any, row: int) -> Any:
+    """One row of outputs."""
+    if isinstance(whole, (list, Ragged)) or is_array(whole):
+        return whole[row]
+    return _mapped(functools.partial(row_of, row=row), whole)
+
+
+def in_host_memory(whole: Any) -> Any:
+    """Outputs, whose tensors and `Ragged` are in host memory and without gradients."""
+    if isinstance(whole, Ragged):
+        return Ragged(in_host_memory(whole.values), in_host_memory(whole.offsets))
+    return whole.detach().cpu() if is_tensor(whole) else _mapped(in_host_memory, whole)
+
+
+def named(rows: IntArray) -> str:
+    """The numbers of the rows of a batch."""
+    some = ", ".join(map(str, rows[:_NAMED].tolist()))
+    return f"row{'s' * (len(rows) > 1)} {some}" + f" and {len(rows) - _NAMED} more" * (len(rows) > _NAMED)
+
+
+def _mapped(function: Callable[[Any], Any], whole: Any) -> Any:
+    """A mapping or a tuple with what a function makes of each part; anything else as it is."""
+    if isinstance(whole, Mapping):
+        return _like(whole, {key: function(part) for key, part in whole.items()})
+    return _like(whole, dict(enumerate(map(function, whole)))) if isinstance(whole, tuple) else whole
+
+
+def _like(model: Any, parts: dict[Any, Any]) -> Any:
+    """A mapping or a tuple of these parts, of the model's type."""
+    if isinstance(model, Mapping):
+        made: Any = copy.copy(model)
+        for key, part in parts.items():
+            made[key] = part
+        return made
+    values = list(parts.values())
+    return model._make(values) if hasattr(model, "_make") else type(model)(values)
+
+
+def _structure(output: Any) -> Any:
+    if is_tensor(output):
+        return "tensor"
+    keys = frozenset(output) if isinstance(output, Mapping) else len(output) if isinstance(output, tuple) else None
+    return type(output), keys
+
+
+def _shown(output: Any) -> str:
+    parts = list(output) if isinstance(output, Mapping) else len(output) if isinstance(output, tuple) else None
+    return f"a {type(output).__name__}" + ("" if parts is None else f" of {parts}")
