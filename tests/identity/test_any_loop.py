@@ -1,0 +1,85 @@
+"""Models of transformers in a loop by length: the outputs of each row alone, to rounding, in their own types."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from datasets import Dataset
+from transformers import BertForSequenceClassification, BertModel, pipeline, set_seed
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+import quadrat
+from quadrat.batching import by_length, map_by_length
+from support.isolated import python
+from support.standins import TEXTS, encoder_config, encoder_tokenizer
+
+
+def model_of(cls):
+    set_seed(0)
+    model = cls(encoder_config(num_labels=3)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)  # so that a token of another row would show
+    return model
+
+
+@pytest.mark.parametrize("max_tokens", ["auto", 1, 40])
+def test_outputs_are_those_of_each_row_alone(max_tokens):
+    tokenizer, model = encoder_tokenizer(), model_of(BertForSequenceClassification)
+    collator = quadrat.DataCollatorWithPadding(tokenizer)
+
+    def function(batch):
+        output = model(**batch, output_hidden_states=True)
+        output["hidden_states"] = tuple(
+            quadrat.unpad(one, mask=batch["attention_mask"]) for one in output.hidden_states
+        )
+        return output
+
+    with torch.inference_mode():
+        alone = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in TEXTS]
+        rows = Dataset.from_dict(dict(tokenizer(TEXTS)))
+        for given in (TEXTS, rows, rows.with_format("torch")):
+            found = map_by_length(function, given, tokenizer=tokenizer, collator=collator, max_tokens=max_tokens)
+            assert type(found) is SequenceClassifierOutput
+            assert list(found) == ["logits", "hidden_states"]
+            for row, expected in enumerate(alone):
+                torch.testing.assert_close(found.logits[row], expected.logits[0], rtol=1e-5, atol=1e-5)
+                for states, of_row in zip(found.hidden_states, expected.hidden_states, strict=True):
+                    torch.testing.assert_close(states[row], of_row[0], rtol=1e-5, atol=1e-5)
+        streamed = map_by_length(function, iter(TEXTS), tokenizer=tokenizer, max_tokens=max_tokens, window=5)
+        for one, expected in zip(streamed, alone, strict=True):
+            assert type(one) is SequenceClassifierOutput
+            torch.testing.assert_close(one.logits, expected.logits[0], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(one.hidden_states[1], expected.hidden_states[1][0], rtol=1e-5, atol=1e-5)
+
+
+def test_results_are_those_of_a_pipeline():
+    tokenizer, model = encoder_tokenizer(), model_of(BertForSequenceClassification)
+    expected = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
+
+    def function(batch):
+        best = model(**batch).logits.softmax(-1).max(-1)
+        return [{"label": model.config.id2label[one.item()]} for one in best.indices], best.values
+
+    with torch.inference_mode():
+        labels, scores = map_by_length(function, TEXTS, tokenizer=tokenizer, max_tokens=40)
+    assert [one["label"] for one in labels] == [one["label"] for one in expected]
+    torch.testing.assert_close(scores, torch.tensor([one["score"] for one in expected]), rtol=1e-5, atol=1e-5)
+
+
+def test_a_collator_of_transformers_and_a_loop_of_ones_own():
+    tokenizer, model = encoder_tokenizer(), model_of(BertModel)
+    batches = by_length(TEXTS, tokenizer=tokenizer, collator=transformers.DataCollatorWithPadding(tokenizer))
+    with torch.inference_mode():
+        found = batches.restore([model(**batch).pooler_output for _, batch in batches])
+        again = batches.restore([model(**batch).pooler_output for _, batch in batches])
+        alone = torch.cat([model(**tokenizer(text, return_tensors="pt")).pooler_output for text in TEXTS])
+    torch.testing.assert_close(found, again, rtol=0, atol=0)
+    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path):
+    script = Path(__file__).parent.parent / "support" / "mapped_in_two.py"
+    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
