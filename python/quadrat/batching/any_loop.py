@@ -167,10 +167,8 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         _require_processes(self.world_size, self.rank).all_gather_object(parts, in_host_memory(joined))
         # Its own first, on whose device the results are.
         ranks = sorted(range(self.world_size), key=lambda rank: rank != self.rank)
-        numbers = [self._of_rank(rank).values for rank in ranks]
-        return Places(self._count, numbers, numbers, padding_value).whole(
-            [joined, *(parts[rank] for rank in ranks[1:])]
-        )
+        numbers, parts[self.rank] = [self._of_rank(rank).values for rank in ranks], joined
+        return Places(self._count, numbers, numbers, padding_value).whole([parts[rank] for rank in ranks])
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()
@@ -187,14 +185,9 @@ def map_by_length(
     collator: Callable[[Any], Any] | None = None,
     tokenizer: Any = None,
     max_tokens: int | Literal["auto"] = "auto",
-    column: str = MAIN,
-    lengths: Any = None,
-    max_batch_size: int | None = None,
-    overlong: Literal["error", "alone"] = "alone",
     padding_value: Any = -100,
     window: int = 2048,
-    world_size: int = 1,
-    rank: int = 0,
+    **options: Any,
 ) -> Any:
     """Call a function with batches of rows of similar length, and return what it returns in the order of the rows.
 
@@ -204,17 +197,16 @@ def map_by_length(
     that rows may be endless. If reading a row fails, the rows before it come first. If the function fails or is
     interrupted, the next call of `next` goes on with the batch in which it did.
 
-    Call it within `torch.inference_mode()`, an iterator in each `next`.
+    Call it within `torch.inference_mode()`, and read an iterator's results there too.
 
     Args:
         function: of a batch. It returns an output for these rows, as `by_length.restore` takes it: move what you keep
             to the host (`.cpu()`), if it is large.
-        rows, collator, tokenizer, max_tokens, column, lengths, max_batch_size, overlong: as for `by_length`. An
-            iterator has no `lengths`.
+        rows, collator, tokenizer, max_tokens: as for `by_length`.
         padding_value: as for `by_length.restore`.
         window: the number of rows that are read at once from an iterator.
-        world_size, rank: as for `by_length`. Each process computes its share, and gets the results of all rows, by
-            `torch.distributed`. All processes must give the same rows.
+        options: more of `by_length`. With `world_size` and `rank`, each process gives the same rows, computes its share
+            and gets the results of all. An iterator has no `lengths`.
 
     Returns:
         What `by_length.restore` returns; of an iterator, an iterator of its rows.
@@ -230,27 +222,19 @@ def map_by_length(
         ...     return {"sum": batch.sum(1), "last": batch.max(1).tolist()}
         >>> quadrat.batching.map_by_length(function, rows, collator=quadrat.pad)
         {'sum': array([11, 34, 11, 39]), 'last': [6, 10, 11, 14]}
-        >>> for result in quadrat.batching.map_by_length(function, iter(rows), collator=quadrat.pad, window=2):
-        ...     print(result["last"])
-        6
-        10
-        11
-        14
+        >>> results = quadrat.batching.map_by_length(function, iter(rows), collator=quadrat.pad)
+        >>> [result["last"] for result in results]
+        [6, 10, 11, 14]
     """
-    options = {
-        **{"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens},
-        **{"column": column, "max_batch_size": max_batch_size, "overlong": overlong},
-        **{"world_size": world_size, "rank": rank},
-    }
-    if world_size != 1:
-        _require_processes(world_size, rank)
+    options |= {"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens}
+    if (world_size := options.get("world_size", 1)) != 1:
+        _require_processes(world_size, options.get("rank", 0))
     if not _can_be_indexed(rows):
-        if lengths is not None:
+        if "lengths" in options:
             raise TypeError("lengths are those of rows that can be indexed: give list(rows), or no lengths")
         return _InWindows(function, rows, number_below(window, "window", 1 << 62, 1), options, padding_value)
-    batches = by_length(rows, lengths=lengths, **options)
-    outputs: list[Any] = []
-    with progress_bar(batches.row_numbers.total, "rows") if rank == 0 else NoBar() as bar:
+    batches, outputs = by_length(rows, **options), list[Any]()
+    with NoBar() if batches.rank else progress_bar(batches.row_numbers.total, "rows") as bar:
         _compute(function, batches, outputs, bar)
     return batches.restore(outputs, padding_value=padding_value)
 
