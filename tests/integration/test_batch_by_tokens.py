@@ -160,7 +160,7 @@ class Chooses(Noting):
 
 
 def test_what_it_cannot_do(tmp_path):
-    with pytest.raises(TypeError, match=r"expected a transformers.Trainer, not int"):
+    with pytest.raises(TypeError, match=r"expected a transformers.Trainer or a DataLoader, not int"):
         quadrat.batch_by_tokens(3)
     with pytest.raises(TypeError, match=r"cannot be indexed by row.*BatchedStream"):
         quadrat.batch_by_tokens(trainer_of(tmp_path, Stream(), max_steps=2))

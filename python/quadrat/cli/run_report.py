@@ -80,6 +80,6 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
             "Arrow and no transform of your own, dataloader_num_workers=0 is the fastest"
         )
     if unmet := [name for name in of_trainer if not total["options"][name]]:
-        lines.append(f"{listed(unmet)} did nothing: this script used no Trainer")
+        lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
     for line in lines:
         complain(f"quadrat run: {line}")

@@ -42,7 +42,8 @@ class _Seen:
         self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
         self.lengths: Counter[int] = Counter()
         self.widths: Counter[int] = Counter()  # of batches that trim would cut
-        self.options: Counter[str] = Counter()  # how many Trainers each of them met
+        self.options: Counter[str] = Counter()  # how many Trainers and loaders each of them met
+        self.said: set[str] = set()  # of loaders
         self.written = 0.0  # when numbers were left last
         self.is_done = False
 
@@ -142,6 +143,8 @@ def _patch_transformers() -> None:
     from quadrat.collators.fixed_shapes import FixedShapes
 
     quadrat.patch_transformers(datasets=False)
+    if OPTIONS.max_tokens is not None:
+        _patch_loaders()
     original = Collator._collate
 
     @functools.wraps(original)
@@ -175,6 +178,56 @@ def _patch_transformers() -> None:
     multiprocessing.util.register_after_fork(
         _seen, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
     )
+
+
+def _patch_loaders() -> None:
+    """DataLoaders that a script makes with `shuffle=True` have batches by token budget, too."""
+    from torch.utils.data import DataLoader
+
+    start = DataLoader.__init__
+
+    @functools.wraps(start)
+    def __init__(  # noqa: N807
+        self: Any, dataset: Any, batch_size: Any = 1, shuffle: Any = None, *args: Any, **options: Any
+    ) -> None:
+        start(self, dataset, batch_size, shuffle, *args, **options)
+        if shuffle and type(self) is DataLoader and not _is_of_trainer():
+            _use_budget(self)
+
+    DataLoader.__init__ = __init__  # type: ignore[method-assign]
+
+
+def _is_of_trainer() -> bool:
+    """True where a Trainer makes a loader: `_prepare` has looked at its rows."""
+    module, frame = sys.modules.get("transformers.trainer"), sys._getframe(2)
+    while module is not None and frame is not None:
+        if isinstance(frame.f_locals.get("self"), module.Trainer):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _use_budget(loader: Any) -> None:
+    from quadrat.collators._base import Collator
+    from quadrat.integration.loader import loader_by_tokens
+
+    _seen.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
+    try:
+        if not isinstance(loader.collate_fn, Collator):
+            name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
+            raise TypeError(
+                f"{name} may pad in its own way: if it pads to the longest row, give the loader to "
+                "quadrat.batch_by_tokens"
+            )
+        options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
+        made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **options)
+        vars(loader).update(vars(made))  # a loader refuses other batches when it has been made
+        said = str(numbers)
+    except (TypeError, ValueError) as error:
+        said = f"batches of a DataLoader are as before: {one_line(error)}"
+    if said not in _seen.said and os.environ.get("RANK", "0") == "0":
+        _seen.said.add(said)
+        say(said)
 
 
 class _Train:

@@ -1,58 +1,23 @@
-"""`batch_by_tokens`: a Trainer's training batches by token budget, in one line."""
+"""`batch_by_tokens`: the training batches of a Trainer or a DataLoader by token budget, in one line."""
 
 from __future__ import annotations
 
 import logging
-import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 
-from quadrat.batching.budget import joins_rows, require_rows
-from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import ShapePlan
-from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
-from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
-from quadrat.installed.originals import ORIGINALS
-from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
-from quadrat.integration.rows import has_choices, row_lengths, stored_width, trimming
-from quadrat.support.arrays import IntArray
+from quadrat.integration.loader import loader_by_tokens
+from quadrat.integration.token_batches import filled, plan_batches
 
 logger = logging.getLogger("quadrat")
-
-
-class TokenBatches(NamedTuple):
-    """The result of `batch_by_tokens`; as a string, one to three sentences."""
-
-    max_tokens: int  # of a batch, padding included
-    rows: int  # of the dataset
-    steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
-    steps: int  # those of an epoch now
-    rows_before: int  # of a step, on all processes
-    max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
-    alike: bool  # whether all rows have one width
-    changed: bool  # False: batches are as before, because a budget would save nothing
-    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
-
-    def __str__(self) -> str:
-        """The numbers in words."""
-        limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
-        made = (
-            f"batches of at most {self.max_tokens:,} tokens{limit}: {self.steps:,} steps an epoch instead of "
-            f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
-            f"{self.rows_before:,}{'' if self.alike else ': few long or many short ones'}."
-        )
-        if not self.changed:
-            why = "all rows have one width" if self.alike else "a batch has one row"
-            made = f"batches are as before: {why}, so a token budget would save nothing."
-        stored = f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
-        return made + f"{stored}(trim=True, quadrat run --trim)." * (self.stored > 0)
 
 
 class _Unwrapped:
@@ -82,8 +47,8 @@ def batch_by_tokens(
     evaluation: bool = False,
     shapes: int | ShapePlan | None = None,
     trim: bool = False,
-) -> TokenBatches:
-    """Have a Trainer make its training batches by token budget instead of a constant number of rows.
+) -> Any:
+    """Have a Trainer, or a DataLoader that shuffles, make batches by token budget instead of a constant number of rows.
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
     is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
@@ -93,15 +58,21 @@ def batch_by_tokens(
     Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
     in each process.
 
+    Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
+    in its place, and give it to `accelerator.prepare`. Each pass has the batches of another epoch: the next one, or the
+    one that `loader.batch_sampler.set_epoch` was given. accelerate sets it by itself.
+
     Args:
-        trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row.
+        trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row; or a
+            `torch.utils.data.DataLoader` or a `StatefulDataLoader` of torchdata, before accelerate prepares it.
         max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": as many as keep the
             number of steps, to 5 %: about `per_device_train_batch_size` times the mean length, and at least those of
             the longest row. If no number keeps the steps, the number of rows in a batch is limited too. If no batch has
             padding, because all rows have one length or a batch has one row, training batches stay as they are.
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
-        window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
+        window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`. For a
+            loader it is that of its generator, or of torch; with several processes, 0.
         evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
             before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
             is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
@@ -113,14 +84,15 @@ def batch_by_tokens(
             every row, as `DataCollatorWithPadding(trim=True)` does, for any collator; and count rows without them.
 
     Returns:
-        The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences.
+        The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences; for a loader,
+        the loader to use, which is the same one where a budget would save nothing.
 
     Raises:
-        TypeError: for something that is not a Trainer, a dataset that cannot be indexed by row, and rows without
-            `column`.
-        ValueError: without a training dataset, for a Trainer that chooses rows in its own way or has several GPUs in
-            one process, for a second call, and for a row above `max_tokens`; with `evaluation`, for a Trainer that
-            evaluates in its own way.
+        TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
+            row, and rows without `column`.
+        ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses rows in
+            its own way or has several GPUs in one process, for a second call, and for a row above `max_tokens`; with
+            `evaluation`, for a Trainer that evaluates in its own way.
 
     Examples:
         >>> import quadrat, tempfile
@@ -136,72 +108,36 @@ def batch_by_tokens(
         >>> batches = quadrat.batch_by_tokens(trainer)
         >>> batches.max_tokens, batches.steps_before, batches.steps
         (255, 8, 8)
+        >>> from torch.utils.data import DataLoader
+        >>> loader = quadrat.batch_by_tokens(DataLoader(rows, batch_size=8, shuffle=True, collate_fn=pad), 256)
+        >>> len(loader), sum(len(batch["input_ids"]) for batch in loader)
+        (8, 64)
     """
+    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes, "trim": trim}
+    if isinstance(trainer, DataLoader):
+        if evaluation:
+            raise ValueError("a loader has no evaluation: quadrat.batching.map_by_length computes rows by length")
+        loader, made = loader_by_tokens(trainer, max_tokens, seed=seed, **given)
+        logger.info("batch_by_tokens: %s", made)
+        return loader
     _check(trainer)
-    args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
-    trim = trim or getattr(collator, "trim", False)
-    if trim and joins_rows(collator):
-        raise ValueError(
-            "a collator that joins rows has no columns of padding to trim: map the dataset without padding"
-        )
-    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths_of(lengths)
-    require_rows(found, "batch")
+    args, dataset = trainer.args, trainer.train_dataset
+    given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
     size, world, accumulated = args.per_device_train_batch_size, args.world_size, args.gradient_accumulation_steps
-    multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
-    choices = has_choices(trainer) and lengths is None
-    if choices:
-        if shapes is not None:
-            raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
-        multiple *= len(dataset[0][column])
-    narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
-    before = now = math.ceil(math.ceil(len(found) / size / world) / accumulated)
-    changed = trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1)
-    tokens, rows = size * wide, size
-    if changed:
-        options: dict[str, Any] = {
-            "padded": not joins_rows(collator),
-            "multiple_of": multiple,
-            "window": window,
-            "world_size": world,
-            "rank": None,
-            "seed": next(one for one in (seed, args.data_seed, args.seed) if one is not None),
-            "shapes": shapes,
-        }
-        sampler = _sampler(found, args, max_tokens, options)
-        batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
-        tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(batches) // world / accumulated)
+    made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=world, accumulated=accumulated, **given)
+    batches = sampler and BatchedDataset(_without_unused(trainer, dataset), sampler)
     if evaluation:
         evaluate_by_length(trainer, column)
-    if changed:
+    if sampler is not None:
         _use(trainer, batches, sampler.shapes, trim=trim)
-    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
-    numbers = tokens, len(found), before, now, size * world * accumulated, rows
-    made = TokenBatches(*numbers, alike=narrow == wide, changed=changed, stored=stored)
     logger.info("batch_by_tokens: %s", made)
     return made
 
 
-def _sampler(lengths: IntArray, args: Any, max_tokens: Any, options: dict[str, Any]) -> TokenBudgetBatchSampler:
-    shapes = options["shapes"]
-    if max_tokens == "auto" and not isinstance(shapes, ShapePlan):
-        size, accumulated = args.per_device_train_batch_size, args.gradient_accumulation_steps
-        return usual_sampler(lengths, size, batches_of_a_step=accumulated, **options)
-    tokens = shapes.max_tokens if max_tokens == "auto" else max_tokens
-    longest, multiple = int(lengths.max()), options["multiple_of"]
-    if isinstance(tokens, int) and 0 < tokens < (least := -(-longest // multiple) * multiple):
-        row = f"row {int(lengths.argmax())} has {longest} tokens"
-        rounded = f" in multiples of {multiple}" if longest <= tokens else ""
-        raise ValueError(f"{row}, more than max_tokens={tokens} allow{rounded}; give {least} or more")
-    return TokenBudgetBatchSampler(lengths, tokens, **options)
-
-
-def _use(trainer: Any, batches: BatchedDataset, shapes: ShapePlan | None, *, trim: bool) -> None:
+def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) -> None:
     """Has a Trainer train on these batches."""
-    args, collator = trainer.args, trainer.data_collator
-    if type(collator) in ORIGINALS.values():
-        collator = from_transformers(collator)
-    whole = trimming(trainer, collator) if trim else collator
-    whole = whole if shapes is None else FixedShapes(whole, shapes)
+    args = trainer.args
+    collator, whole = filled(trainer, shapes, trim=trim)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
     if whole is not collator or not type(collator).__module__.startswith("quadrat."):
         collator = _Unwrapped(collator, whole)
@@ -217,7 +153,7 @@ def _use(trainer: Any, batches: BatchedDataset, shapes: ShapePlan | None, *, tri
 
 def _check(trainer: Any) -> None:
     if not isinstance(trainer, Trainer):
-        raise TypeError(f"expected a transformers.Trainer, not {type(trainer).__name__}")
+        raise TypeError(f"expected a transformers.Trainer or a DataLoader, not {type(trainer).__name__}")
     dataset = trainer.train_dataset
     if dataset is None:
         raise ValueError("the Trainer has no train_dataset")

@@ -1,0 +1,117 @@
+"""Batches by token budget for whoever trains: how many there are, and what makes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple, cast
+
+from quadrat.batching.budget import joins_rows, require_rows
+from quadrat.batching.lengths import lengths_of
+from quadrat.batching.shapes import ShapePlan
+from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
+from quadrat.collators.fixed_shapes import FixedShapes
+from quadrat.installed.originals import ORIGINALS
+from quadrat.integration.adopt import from_transformers
+from quadrat.integration.rows import has_choices, row_lengths, stored_width, trimming
+from quadrat.support.arrays import IntArray
+
+
+class TokenBatches(NamedTuple):
+    """The result of `batch_by_tokens`; as a string, one to three sentences."""
+
+    max_tokens: int  # of a batch, padding included
+    rows: int  # of the dataset
+    steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
+    steps: int  # those of an epoch now
+    rows_before: int  # of a step, on all processes
+    max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
+    alike: bool  # whether all rows have one width
+    changed: bool  # False: batches are as before, because a budget would save nothing
+    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
+
+    def __str__(self) -> str:
+        """The numbers in words."""
+        limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
+        made = (
+            f"batches of at most {self.max_tokens:,} tokens{limit}: {self.steps:,} steps an epoch instead of "
+            f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
+            f"{self.rows_before:,}{'' if self.alike else ': few long or many short ones'}."
+        )
+        if not self.changed:
+            why = "all rows have one width" if self.alike else "a batch has one row"
+            made = f"batches are as before: {why}, so a token budget would save nothing."
+        stored = f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
+        return made + f"{stored}(trim=True, quadrat run --trim)." * (self.stored > 0)
+
+
+def plan_batches(
+    trainer: Any,
+    dataset: Any,
+    max_tokens: int | Literal["auto"],
+    size: int,
+    *,
+    world: int,
+    accumulated: int = 1,
+    lengths: Any,
+    column: str,
+    window: int | None,
+    seed: int,
+    shapes: int | ShapePlan | None,
+    trim: bool,
+) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
+    """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
+
+    Args:
+        size: the number of rows in a batch without a budget.
+        world, accumulated: the number of processes, and of the batches of a step in each.
+    """
+    collator = trainer.data_collator
+    trim = trim or getattr(collator, "trim", False)
+    if trim and joins_rows(collator):
+        raise ValueError(
+            "a collator that joins rows has no columns of padding to trim: map the dataset without padding"
+        )
+    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths_of(lengths)
+    require_rows(found, "batch")
+    multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
+    choices = has_choices(trainer) and lengths is None
+    if choices:
+        if shapes is not None:
+            raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
+        multiple *= len(dataset[0][column])
+    narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
+    before = now = math.ceil(math.ceil(len(found) / size / world) / accumulated)
+    tokens, rows, sampler = size * wide, cast("int | None", size), None
+    if trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
+        options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
+        options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes}
+        sampler = _sampler(found, size, accumulated, max_tokens, options)
+        tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
+    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
+    numbers = tokens, len(found), before, now, size * world * accumulated, rows
+    return TokenBatches(*numbers, alike=narrow == wide, changed=sampler is not None, stored=stored), sampler
+
+
+def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:
+    """A Trainer's collator, of quadrat where it was of transformers, and with it whole batches, trimmed and filled."""
+    collator = trainer.data_collator
+    trim = trim or getattr(collator, "trim", False)
+    if type(collator) in ORIGINALS.values():
+        collator = from_transformers(collator)
+    whole = trimming(trainer, collator) if trim else collator
+    return collator, whole if shapes is None else FixedShapes(whole, shapes)
+
+
+def _sampler(
+    lengths: IntArray, size: int, accumulated: int, max_tokens: Any, options: dict[str, Any]
+) -> TokenBudgetBatchSampler:
+    shapes = options["shapes"]
+    if max_tokens == "auto" and not isinstance(shapes, ShapePlan):
+        return usual_sampler(lengths, size, batches_of_a_step=accumulated, **options)
+    tokens = shapes.max_tokens if max_tokens == "auto" else max_tokens
+    longest, multiple = int(lengths.max()), options["multiple_of"]
+    if isinstance(tokens, int) and 0 < tokens < (least := -(-longest // multiple) * multiple):
+        row = f"row {int(lengths.argmax())} has {longest} tokens"
+        rounded = f" in multiples of {multiple}" if longest <= tokens else ""
+        raise ValueError(f"{row}, more than max_tokens={tokens} allow{rounded}; give {least} or more")
+    return TokenBudgetBatchSampler(lengths, tokens, **options)
