@@ -15,6 +15,7 @@ enum class Code : std::uint8_t {
     changed,        // a row changed its length or place while it was read
     bad_argument,   // a width, length or side that no output can have
     wrong_length,   // a row that goes with another is longer or shorter
+    uneven,         // what is in a row is not a list as long as the first one of the column
 };
 
 struct Status {

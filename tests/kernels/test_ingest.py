@@ -111,7 +111,7 @@ def test_notices_a_list_that_changed_its_length(interops, guarded, lengths, row,
 
 FORMS = {ingest.LIST: list, ingest.TUPLE: tuple, ingest.ARRAY: np.array, ingest.TENSOR: torch.tensor}
 OTHERS = [
-    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.zeros((2, 2)).T, np.longdouble(1),
+    None, "text", {}, [[1]], [[]], ["a"], [None], np.zeros((1, 1)), np.zeros((2, 2)).T, np.longdouble(1),
     np.array(1), np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1), torch.zeros(2, 2).T,
     torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.zeros(2, dtype=torch.complex64),
@@ -279,6 +279,50 @@ def test_padded_and_flattened(interops, guarded, way, *, lengths, trailing, kind
     assert joined.holds(np.concatenate([np.asarray(row) for row in rows]))
 
 
+@given(
+    lengths=SIZES,
+    trailing=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    kind=st.sampled_from(["int64", "float64", "bool"]),
+    rows=st.sampled_from([list, tuple]),
+    data=st.data(),
+)
+def test_lists_of_lists(interops, guarded, *, lengths, trailing, kind, rows, data):
+    """As arrays of these numbers; an empty list fits in. What is in a row and has another length is named."""
+    arrays = rows_of(lengths, trailing, kind, "np")
+    values = [rows(array.tolist()) for array in arrays]
+    columns = columns_of(values, interops["exchange"])
+    form = ingest.LIST if rows is list else ingest.TUPLE
+    if any(lengths):
+        assert columns.describe(0)[0] == form | ingest.DEEP
+        assert columns.trailing(0) == tuple(trailing)
+        assert columns.describe(0)[2] == 1 << KINDS.index(kind)
+        width = max(lengths)
+        out, expected = guarded(kind, (len(values), width, *trailing)), np.zeros((len(values), width, *trailing), kind)
+        for place, array in zip(expected, arrays, strict=True):
+            place[: len(array)] = array
+        assert columns.pad(0, out.address, KINDS.index(kind), width, False, False if kind == "bool" else 0) is None
+        assert out.holds(expected)
+        wide = guarded("float64", (sum(lengths), *trailing))
+        if kind != "bool":
+            assert columns.flatten(0, wide.address, KINDS.index("float64"), sum(lengths)) is None
+            assert wide.holds(np.concatenate(arrays).astype("float64"))
+        row = data.draw(st.sampled_from([at for at, length in enumerate(lengths) if length]))
+        at = data.draw(st.integers(0, lengths[row] - 1))
+        if (row, at) != (lengths.index(next(filter(None, lengths))), 0):
+            odd = data.draw(st.sampled_from([values[row][at][:-1], [*values[row][at], 1], 1, None, np.ones(trailing)]))
+            values[row] = rows([*values[row][:at], odd, *values[row][at + 1 :]])
+            columns = columns_of(values, interops["exchange"])
+            out = guarded(kind, (len(values), width, *trailing))
+            failure = columns.pad(0, out.address, KINDS.index(kind), width, False, False if kind == "bool" else 0)
+            assert failure == ((ingest.WRONG_TYPE, -1, -1) if at == 0 else (_core.CODES.UNEVEN, row, at))
+
+
+def test_a_list_that_holds_itself(interops):
+    own: list = [1]
+    own[0] = own
+    assert columns_of([own], interops["exchange"]).describe(0)[0] == ingest.OTHER
+
+
 @given(lengths=SIZES, trailing=TRAILING, kind=NUMBERS)
 def test_pieces(interops, guarded, *, lengths, trailing, kind):
     values = np.concatenate(rows_of(lengths, trailing, kind, "np"))
@@ -300,7 +344,8 @@ def test_pieces(interops, guarded, *, lengths, trailing, kind):
     [
         np.zeros((2, 4)), np.zeros((2, 3, 1)), np.zeros(3), np.zeros((3, 2)).T, np.zeros((2, 6))[:, ::2], [], 1.0,
         torch.zeros(2, 4), torch.zeros(3, 2).T, torch.zeros(2, 6)[:, ::2], torch.zeros(2, 3, requires_grad=True),
-        torch.zeros(2, 3).to_sparse(), torch.empty(2, 3, device="meta"), np.zeros((2, 3), complex), [[0.0] * 3] * 2,
+        torch.zeros(2, 3).to_sparse(), torch.empty(2, 3, device="meta"), np.zeros((2, 3), complex), [[0.0] * 2] * 2,
+        [[[0.0]] * 3] * 2,
     ],
 )  # fmt: skip
 def test_a_row_of_other_dimensions_is_no_row_of_the_column(interops, guarded, way, other):

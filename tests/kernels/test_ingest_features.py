@@ -3,7 +3,7 @@
 import asyncio
 import random
 import types
-from collections import OrderedDict, UserDict
+from collections import ChainMap, OrderedDict, UserDict
 from collections.abc import Mapping
 
 import hypothesis.strategies as st
@@ -66,13 +66,17 @@ class OwnData(UserDict):
 
 READERS = ["__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get"]
 PLAIN = [
-    *(dict, Row, OrderedDict, Reordered, with_lists, UserDict, BatchEncoding, Encoding),
+    *(dict, Row, OrderedDict, Reordered, with_lists, UserDict, BatchEncoding, Encoding, BatchFeature),
+    *(types.MappingProxyType, lambda row: types.MappingProxyType(Reordered(row)), lambda row: ChainMap({}, row)),
+    lambda row: ChainMap(dict(list(row.items())[:1]), dict(list(row.items())[1:])),
+    lambda row: ChainMap(dict(list(row.items())[:1]), row | dict.fromkeys(list(row)[:1])),
     lambda row: encoding_around(with_lists(row)),
 ]
 OPAQUE = [
     *(overriding(base, name) for base in (dict, OrderedDict, UserDict) for name in READERS),
-    *(Custom, types.MappingProxyType, OwnData, BatchFeature),
-    *(lambda row: encoding_around(Custom(row)), lambda row: None),
+    *(Custom, OwnData, overriding(BatchFeature, "__getitem__"), overriding(ChainMap, "__missing__")),
+    *(lambda row: encoding_around(Custom(row)), lambda row: types.MappingProxyType(Custom(row)), lambda row: None),
+    *(lambda row: ChainMap(row, Custom(row)), lambda row: ChainMap({}, with_lists(row))),
 ]
 BATCHES = st.lists(st.tuples(TOKENS, TOKENS, st.sampled_from(PLAIN)), min_size=1, max_size=140)
 

@@ -1,13 +1,16 @@
 """Random tokenizers, features and options, the odd ones included."""
 
-from collections import UserDict
+import copyreg
+from array import array
+from collections import ChainMap, UserDict, deque
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
-from transformers import BatchEncoding, PreTrainedTokenizerFast
+from transformers import BatchEncoding, BatchFeature, PreTrainedTokenizerFast
 
 from support.mappings import Wrapped
 
@@ -23,6 +26,46 @@ class PadsInItsOwnWay(PreTrainedTokenizerFast):
         return padded
 
 
+class Tagged(np.ndarray):  # type: ignore[type-arg]
+    """An array of a class that adds something, and changes nothing."""
+
+    _of = "somewhere"
+
+    def __new__(cls, row: Any) -> Any:
+        return np.array(row, np.int64).view(cls)
+
+    def describe(self) -> str:
+        return f"{self.size} numbers"
+
+
+class Marked(torch.Tensor):
+    """A tensor of such a class."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.clone().as_subclass(type(self))
+
+
+class Doubling(np.ndarray):  # type: ignore[type-arg]
+    """An array that answers in its own way."""
+
+    def tolist(self) -> Any:
+        return [2 * number for number in np.asarray(self).tolist()]
+
+
+class Counting(Marked):
+    """A tensor that answers in its own way."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = super().__torch_function__(function, types, args, kwargs)
+        return [number + 1 for number in made] if function is torch.Tensor.tolist else made
+
+
+def _tensor(row: Any) -> Any:
+    return torch.tensor(row, dtype=torch.int64)
+
+
 # What a row of ids can be.
 ROW_FORMS: dict[str, Any] = {
     "list": list,
@@ -30,11 +73,34 @@ ROW_FORMS: dict[str, Any] = {
     "array": lambda row: np.array(row, np.int64),
     "int32": lambda row: np.array(row, np.int64).astype(np.int32),
     "reversed": lambda row: np.array(row, np.int64)[::-1],
-    "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
-    "tensor32": lambda row: torch.tensor(row, dtype=torch.int64).int(),
+    "tensor": _tensor,
+    "tensor32": lambda row: _tensor(row).int(),
     "numbers of numpy": lambda row: [np.int64(number) for number in row],
+    "memmap": lambda row: np.array(row, np.int64).view(np.memmap),
+    "array of a class": Tagged,
+    "parameter": lambda row: torch.nn.Parameter(_tensor(row), requires_grad=False),
+    "tensor of a class": lambda row: _tensor(row).as_subclass(Marked),
 }
-WRAPPERS = {"dict": dict, "BatchEncoding": BatchEncoding, "UserDict": UserDict, "Mapping": Wrapped}
+# Those that quadrat leaves to the reference.
+OTHER_ROWS: dict[str, Any] = {
+    "array of its own": lambda row: np.array(row, np.int64).view(Doubling),
+    "masked": lambda row: np.ma.masked_equal(np.array(row, np.int64), 8),
+    "tensor of its own": lambda row: _tensor(row).as_subclass(Counting),
+    "array.array": lambda row: array("q", row),
+    "deque": deque,
+    "range": lambda row: range(row[0], row[0] + len(row)) if row else range(0),
+    "list of a class": type("Own", (list,), {}),
+}
+copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))  # type: ignore[arg-type,return-value]
+WRAPPERS: dict[str, Any] = {
+    "dict": dict,
+    "BatchEncoding": BatchEncoding,
+    "BatchFeature": BatchFeature,
+    "UserDict": UserDict,
+    "proxy": MappingProxyType,
+    "ChainMap": lambda row: ChainMap({name: row[name] for name in list(row)[1:2]}, dict(row)),
+    "Mapping": Wrapped,
+}
 
 
 def word_level(

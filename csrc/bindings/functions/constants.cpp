@@ -62,9 +62,10 @@ constexpr Reason reasons[] = {
     {Code::changed, "changed while it was read"},
     {Code::bad_argument, "has no valid length"},
     {Code::wrong_length, "is not as long as its tokens"},
+    {Code::uneven, "is not a list as long as the first one of the column"},
 };
 
-static_assert(std::size(reasons) == static_cast<std::size_t>(Code::wrong_length), "each code but ok has its words");
+static_assert(std::size(reasons) == static_cast<std::size_t>(Code::uneven), "each code but ok has its words");
 
 // What a failed status, (code, row, position), says.
 std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& failure) {
@@ -108,21 +109,20 @@ void register_constants(py::module_& m) {
     using Fact = Guard::Fact;
     using cuda::FlatSource;
     QUADRAT_ADD("FORMS", form_list, form_tuple, form_array, form_tensor, form_number, form_other, form_scalar,
-                form_tensor_number, form_deep);
-    QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep);
-    QUADRAT_ADD("TRAITS", trait_starts, trait_empty, trait_backward, trait_over, trait_none, trait_text, trait_nested,
-                trait_nothing);
+                form_tensor_number, form_deep, form_derived);
+    QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep, lengths_derived);
+    QUADRAT_ADD("TRAITS", trait_starts, trait_empty, trait_backward, trait_over, trait_none, trait_text, trait_nothing);
     QUADRAT_ADD("ACTIONS", Action::pad, Action::pad_own, Action::stack, Action::numbers, Action::mask, Action::hold,
                 Action::labels, Action::join, Action::shift, Action::positions, Action::sequences, Action::bounds,
                 Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,
                 Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks);
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
                 Fact::own_absent);
-    QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper);
+    QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::proxy, Way::chain);
     QUADRAT_ADD("SOURCES", Source::torch, Source::torch_double, Source::numpy, Source::numpy_legacy, Source::python);
     QUADRAT_ADD("PIECES", piece_joins, piece_apart, piece_kept, piece_missing);
     QUADRAT_ADD("CODES", Code::row_too_long, Code::bad_start, Code::no_conversion, Code::out_of_range, Code::wrong_type,
-                Code::changed, Code::bad_argument, Code::wrong_length);
+                Code::changed, Code::bad_argument, Code::wrong_length, Code::uneven);
     QUADRAT_ADD("WORD_SOURCES", WordSource::none, WordSource::offsets, WordSource::word_ids);
     QUADRAT_ADD("WORDS", word_inside, word_begins, word_none);
     QUADRAT_ADD("FITS", Fit::best, Fit::first, Fit::in_order);

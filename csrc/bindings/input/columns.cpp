@@ -12,6 +12,7 @@
 #include "../../kernels/prefetch.hpp"
 #include "../../kernels/stream.hpp"
 #include "decode.hpp"
+#include "view.hpp"
 
 namespace quadrat {
 namespace {
@@ -28,6 +29,31 @@ Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool st
     return PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
                                                                  row.length, row.kind, kind, out, stream)
                                                 : Status{Code::changed};
+}
+
+// The same for lists of lists: `extents` are the lengths of those, level by level, and `inner` the numbers in one item.
+// A status speaks of the item.
+Status decode_nested(PyObject* owner, const Row& row, Span<const std::int64_t> extents, std::int64_t inner, Kind kind,
+                     char* out) {
+    if (!is_sequence(owner) || PySequence_Size(owner) != row.length) {
+        return {Code::uneven};
+    }
+    if (extents.size == 0) {
+        return decode_row(owner, row, kind, out, false);
+    }
+    const Span<const std::int64_t> below{extents.data + 1, extents.size - 1};
+    for (std::int64_t i = 0; i < row.length; ++i) {
+        const py::object item = item_of(owner, i);
+        const std::int64_t first = i * inner * static_cast<std::int64_t>(item_size(kind));
+        Status status = item ? decode_nested(item.ptr(), {nullptr, extents[0], 0, row.kind}, below, inner / extents[0],
+                                             kind, out + first)
+                             : Status{Code::changed};
+        if (!status) {
+            status.position = i;
+            return status;
+        }
+    }
+    return {};
 }
 
 // The items of a list; null for what is none.
@@ -49,8 +75,8 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         if (i + 1 < start.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
             const char* const next =
                 static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
-            const std::int64_t length = column.rows[at + 1].length;
-            prefetch_copy(items_of(column.owners[at + 1].ptr()), length * static_cast<std::int64_t>(sizeof(PyObject*)),
+            const std::int64_t length = column.rows[at + 1].length, items = column.lengths[at + 1];
+            prefetch_copy(items_of(column.owners[at + 1].ptr()), items * static_cast<std::int64_t>(sizeof(PyObject*)),
                           stream ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
         }
         Status status;
@@ -59,8 +85,13 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         } else if (start[i] < 0 || row.length > out_size - start[i]) {
             status = {Code::row_too_long};
         } else {
-            void* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
-            status = decode_row(column.owners[at].ptr(), row, kind, target, stream);
+            char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
+            PyObject* const owner = column.owners[at].ptr();
+            status = column.trailing.empty()
+                         ? decode_row(owner, row, kind, target, stream)
+                         : decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind},
+                                         {column.trailing.data(), static_cast<std::int64_t>(column.trailing.size())},
+                                         column.inner, kind, target);
         }
         if (!status) {
             status.row = i;
@@ -91,7 +122,7 @@ Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
 
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
-constexpr std::uint32_t row_forms = form_list | form_tuple | form_array | form_tensor | form_deep;
+constexpr std::uint32_t row_forms = form_list | form_tuple | form_array | form_tensor | form_deep | form_derived;
 
 }  // namespace
 

@@ -62,14 +62,16 @@ enum Form : std::uint32_t {
     form_scalar = 64,          // a number of NumPy's
     form_tensor_number = 128,  // torch.Tensor of no dimension
     form_deep = 256,           // besides the form of a row: of more than one dimension, its elements side by side
+    form_derived = 512,  // besides that of an array or tensor: of a class derived from theirs, see Interop::base_of
 };
 
 // What a signature says of the lengths of the rows of a column; bits.
 enum Lengths : std::uint32_t {
-    lengths_equal = 1,    // all rows are equally long
-    lengths_aligned = 2,  // as long as those of the column that the batch is padded by
-    lengths_full = 4,     // as long as the batch is wide
-    lengths_deep = 8,     // of tokens with dimensions of their own: form_deep
+    lengths_equal = 1,     // all rows are equally long
+    lengths_aligned = 2,   // as long as those of the column that the batch is padded by
+    lengths_full = 4,      // as long as the batch is wide
+    lengths_deep = 8,      // of tokens with dimensions of their own: form_deep
+    lengths_derived = 16,  // some are form_derived
 };
 
 // More that a signature says of a column; bits.
@@ -79,10 +81,9 @@ enum Trait : std::uint32_t {
     trait_backward = 4,  // some array does not step forward by whole elements
     trait_over = 8,      // of the column that the batch is padded by: a row is longer than the batch is wide
     // Of rows of form_other:
-    trait_none = 16,     // the first row is None
-    trait_text = 32,     // the first row is a str
-    trait_nested = 64,   // the first row is a list of lists
-    trait_nothing = 128  // all are None
+    trait_none = 16,    // the first row is None
+    trait_text = 32,    // the first row is a str
+    trait_nothing = 64  // all are None
 };
 
 struct Column {
@@ -91,7 +92,7 @@ struct Column {
     // when it was looked at last.
     mutable std::vector<Row> rows;      // their lengths count elements
     std::vector<std::int64_t> lengths;  // in tokens
-    Trailing trailing;                  // of all rows: one that has other dimensions is form_other
+    Trailing trailing;                  // of all rows but empty lists: one that has other dimensions is form_other
     std::int64_t inner = 1;             // elements of a token
     std::uint32_t forms = 0;
     std::uint32_t first_form = 0;

@@ -1,15 +1,73 @@
 #include "interop.hpp"
 
+#include <pybind11/critical_section.h>
+
+#include <string>
+#include <string_view>
+
 #include "../classes.hpp"
+#include "../errors.hpp"
 #include "../register.hpp"
 #include "walk.hpp"
 
 namespace quadrat {
+namespace {
+
+// What Python itself keeps in a class, and what is called only where objects are made, shown, copied or pickled.
+constexpr std::string_view kept_names =
+    " __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __annotations__ __annotate__ __annotate_func__ "
+    "__annotations_cache__ __firstlineno__ __static_attributes__ __orig_bases__ __parameters__ __init_subclass__ "
+    "__class_getitem__ __new__ __init__ __repr__ __str__ __reduce__ __reduce_ex__ __copy__ __deepcopy__ __getstate__ "
+    "__setstate__ ";
+
+PyTypeObject* type_at(const py::tuple& classes, std::size_t i) {
+    return reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes.ptr(), static_cast<Py_ssize_t>(i)));
+}
+
+py::object names_of(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return py::reinterpret_steal<py::object>(PyType_GetDict(type));
+#else
+    return py::reinterpret_borrow<py::object>(type->tp_dict);
+#endif
+}
+
+py::tuple lineage_of(PyTypeObject* type) { return py::reinterpret_borrow<py::tuple>(type->tp_mro); }
+
+bool has(PyTypeObject* type, PyObject* name) {
+    const py::tuple lineage = lineage_of(type);
+    for (std::size_t i = 0; i < lineage.size(); ++i) {
+        if (Walk::lookup(names_of(type_at(lineage, i)), name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool replaces_nothing(PyTypeObject* type, PyTypeObject* base) {
+    const py::object names = names_of(type);
+    const py::scoped_critical_section lock{names};
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(names.ptr(), &at, &key, &value) != 0;) {
+        const char* const text = PyUnicode_CheckExact(key) ? PyUnicode_AsUTF8(key) : nullptr;
+        if (text == nullptr) {
+            clear_error();
+            return false;
+        }
+        const std::string name = " " + std::string(text) + " ";
+        if (name.compare(1, 2, "__") == 0 ? kept_names.find(name) == std::string_view::npos : has(base, key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
 
 Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
                  py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared,
                  const py::tuple& scalars, py::object way_to_read, py::object count_modes, py::object without_modes,
-                 py::object forward_ad)
+                 py::object forward_ad, py::tuple plain)
     : ndarray_(std::move(ndarray)),
       wrapper_(std::move(wrapper)),
       tensor_(std::move(tensor)),
@@ -22,7 +80,8 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
       without_modes_(std::move(without_modes)),
       is_negative_(tensor_.is_none() ? py::object(py::none()) : py::object(tensor_.attr("is_neg"))),
       forward_ad_(std::move(forward_ad)),
-      level_(py::reinterpret_steal<py::object>(PyUnicode_InternFromString("_current_level"))) {
+      level_(py::reinterpret_steal<py::object>(PyUnicode_InternFromString("_current_level"))),
+      plain_(std::move(plain)) {
     if (!forward_ad_.is_none() && !PyDict_CheckExact(forward_ad_.ptr())) {
         throw py::type_error("forward_ad must be a dict");
     }
@@ -45,6 +104,28 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
     }
 }
 
+Base Interop::base_of_class(PyTypeObject* type) const {
+    auto* base = reinterpret_cast<PyTypeObject*>(ndarray_.ptr());
+    const bool array = PyType_IsSubtype(type, base) != 0;
+    if (!array) {
+        base = reinterpret_cast<PyTypeObject*>(tensor_.ptr());
+        if (tensor_.is_none() || PyType_IsSubtype(type, base) == 0) {
+            return Base::none;
+        }
+    }
+    const py::tuple lineage = lineage_of(type);
+    for (std::size_t i = 0; type_at(lineage, i) != base; ++i) {
+        bool plain = false;
+        for (std::size_t k = 0; k < plain_.size() && !plain; ++k) {
+            plain = type_at(plain_, k) == type_at(lineage, i);
+        }
+        if (!plain && !replaces_nothing(type_at(lineage, i), base)) {
+            return Base::none;
+        }
+    }
+    return array ? Base::array : Base::tensor;
+}
+
 bool Interop::in_dual_level() const {
     if (forward_ad_.is_none()) {
         return false;
@@ -64,11 +145,11 @@ void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementati
 void register_interop(py::module_& m) {
     bind_class<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
-                      py::object, const py::tuple&, py::object, py::object, py::object, py::object>(),
+                      py::object, const py::tuple&, py::object, py::object, py::object, py::object, py::tuple>(),
              "ndarray"_a, "wrapper"_a, "tensor"_a, "exchange"_a, "describe"_a, "make_tensor"_a,
              "in_worker"_a = py::none(), "make_shared"_a = py::none(), "scalars"_a = py::tuple(),
              "way_to_read"_a = py::none(), "count_modes"_a = py::none(), "without_modes"_a = py::none(),
-             "forward_ad"_a = py::none())
+             "forward_ad"_a = py::none(), "plain"_a = py::tuple())
         .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
         .def("learn_tensor", &Interop::learn_tensor, "tensor"_a, "implementation"_a, "storage"_a)
         .def_property_readonly("knows_tensors", &Interop::knows_tensors)

@@ -15,6 +15,9 @@ namespace quadrat {
 
 constexpr int numpy_half = 23;  // NumPy's number of float16, which pybind11 does not name
 
+// The class that an object's own class derives from.
+enum class Base : std::uint8_t { none, array, tensor };
+
 // The next of the parts of a torch.Tensor: object, implementation, storage, data. Each has the pointer to the next
 // after a header, of two words but for the object; whether it does in the installed torch is tried, see
 // Interop::learn_tensor. It serves to ask for the parts of many tensors at once, never to read one: that is for the
@@ -36,15 +39,17 @@ public:
     // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
     // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
     // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
-    // which none is asked; or None. forward_ad: the names of torch.autograd.forward_ad, or None.
+    // which none is asked; or None. forward_ad: the names of torch.autograd.forward_ad, or None. plain:
+    // classes derived from ndarray and torch.Tensor whose objects are read as those of their base.
     Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
             py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
-            py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad);
+            py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad,
+            py::tuple plain);
 
     template <typename Visit>
     void traverse(Visit& visit) const {
         visit(ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_, way_to_read_,
-              count_modes_, without_modes_, is_negative_, forward_ad_, level_);
+              count_modes_, without_modes_, is_negative_, forward_ad_, level_, plain_);
         for (const auto& scalar : scalars_) {
             visit(scalar.first);
         }
@@ -53,6 +58,13 @@ public:
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
     bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
+    // What an object is whose class derives from ndarray or torch.Tensor and replaces nothing of it: no such class
+    // between the two has a method, or any other name, that the base has too, unless it is one of `plain`. Calls no
+    // code.
+    Base base_of(PyObject* object) const {
+        PyTypeObject* const type = Py_TYPE(object);
+        return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) != 0 ? base_of_class(type) : Base::none;
+    }
     bool has_exchange() const { return exchange_ != nullptr; }
     // Whether an object is a number of NumPy's, by its exact type, and its kind.
     bool scalar_kind(PyObject* object, Kind* out) const {
@@ -94,9 +106,12 @@ public:
     const py::object& make_shared() const { return make_shared_; }
 
 private:
+    Base base_of_class(PyTypeObject* type) const;
+
     // None is nobody's type, so it serves as "not there".
     py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
     py::object way_to_read_, count_modes_, without_modes_, is_negative_, forward_ad_, level_;
+    py::tuple plain_;
     std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
     bool may_be_worker_ = false;

@@ -32,8 +32,9 @@ constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
 // torch asks its function modes, which are the user's code, even about an attribute; not while one of these lives.
 class WithoutModes {
 public:
-    explicit WithoutModes(const Interop& interop) {
-        if (interop.in_mode()) {
+    // derived: for tensors of classes derived from torch's, about which it asks Python code of its own.
+    WithoutModes(const Interop& interop, bool derived) {
+        if (derived ? !interop.without_modes().is_none() : interop.in_mode()) {
             context_ = interop.without_modes()();
             context_.attr("__enter__")();
         }
@@ -55,18 +56,20 @@ private:
     py::object context_;
 };
 
+enum class Tensors : std::uint8_t { none, plain, derived };
+
 // A block of rows: asks for what a view of each value reads, and for the first lines of its data.
 class LookAhead {
 public:
     explicit LookAhead(const Interop& interop) : interop_(interop) {}
 
-    // Whether there is a tensor among the values that no column has seen yet.
-    bool operator()(const std::vector<Column>& columns, std::size_t end) {
-        bool tensors = false;
+    // What there is among the values that no column has seen yet.
+    Tensors operator()(const std::vector<Column>& columns, std::size_t end) {
+        Tensors tensors = Tensors::none;
         parts_.clear();
         for (const Column& column : columns) {
             for (std::size_t i = column.rows.size(); i < std::min(end, column.owners.size()); ++i) {
-                tensors |= look_at(column.owners[i].ptr());
+                tensors = std::max(tensors, look_at(column.owners[i].ptr()));
             }
         }
         constexpr std::int64_t implementation_bytes = 256, storage_bytes = 128;
@@ -84,7 +87,7 @@ public:
     }
 
 private:
-    bool look_at(PyObject* value) {
+    Tensors look_at(PyObject* value) {
         if (PyList_CheckExact(value)) {
             prefetch(peek(&reinterpret_cast<const PyListObject*>(value)->ob_item));
         } else if (interop_.is_ndarray(value)) {
@@ -95,9 +98,11 @@ private:
             if (interop_.knows_tensors()) {
                 parts_.push_back(next_part(value, sizeof(PyObject)));
             }
-            return true;
+            return Tensors::plain;
+        } else if (!PyTuple_CheckExact(value) && interop_.base_of(value) == Base::tensor) {
+            return Tensors::derived;
         }
-        return false;
+        return Tensors::none;
     }
 
     const Interop& interop_;
@@ -133,23 +138,21 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
 }  // namespace
 
 void Column::see_other(PyObject* value) {
-    const auto is_row = [](PyObject* one) { return PyList_CheckExact(one) || PyTuple_CheckExact(one); };
     if (rows.empty()) {
-        const py::object first = is_row(value) ? item_of(value, 0) : py::object();
-        others |= value == Py_None               ? trait_none
-                  : PyUnicode_Check(value)       ? trait_text
-                  : first && is_row(first.ptr()) ? trait_nested
-                                                 : 0U;
+        others |= value == Py_None ? trait_none : PyUnicode_Check(value) ? trait_text : 0U;
     }
     others &= value == Py_None ? ~0U : ~static_cast<std::uint32_t>(trait_nothing);
 }
 
 void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions) {
-    if (const std::int64_t elements = elements_of(dimensions); rows.empty() && elements >= 0) {
+    constexpr std::uint32_t lists = form_list | form_tuple;
+    const bool only_lists = ((forms | form) & ~(lists | form_deep)) == 0;  // an empty one fits all others
+    if (const std::int64_t elements = elements_of(dimensions);
+        (rows.empty() || (only_lists && max_length == 0)) && elements >= 0) {
         trailing = dimensions;
         inner = elements;
     }
-    const bool fits = dimensions == trailing;
+    const bool fits = dimensions == trailing || (only_lists && row.length == 0);
     see(fits ? Row{row.data, row.length * inner, row.stride, row.kind} : Row{}, fits ? form : form_other,
         fits ? row.length : 0);
 }
@@ -166,9 +169,11 @@ void Columns::look(const Interop& interop) {
     }
     LookAhead look_ahead(interop);
     std::optional<WithoutModes> without_modes;
+    Tensors tensors = Tensors::none;
     for (std::size_t end = Walk::block; end < count + Walk::block; end += Walk::block) {
-        if (look_ahead(columns, end) && !without_modes) {
-            without_modes.emplace(interop);
+        if (const Tensors found = look_ahead(columns, end); found > tensors) {
+            without_modes.emplace(interop, found == Tensors::derived);
+            tensors = found;
         }
         for (Column& column : columns) {
             look_at(end, interop, &column);
@@ -189,12 +194,14 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
     for (std::size_t i = 0; i < column.owners.size(); ++i) {
         PyObject* const owner = column.owners[i].ptr();
         Row& seen = column.rows[i];
-        const bool tensor = owner != nullptr && interop_->is_tensor(owner);
+        const bool derived = owner != nullptr && (column.forms & form_derived) != 0;
+        const bool tensor =
+            owner != nullptr && (interop_->is_tensor(owner) || (derived && interop_->base_of(owner) == Base::tensor));
         if (owner == nullptr || seen.data == nullptr || (tensor && interop_->exchange() == nullptr)) {
             continue;
         }
         if (tensor && !without_modes) {
-            without_modes.emplace(*interop_);
+            without_modes.emplace(*interop_, derived);
         }
         Row now;
         Trailing dimensions;

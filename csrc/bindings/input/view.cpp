@@ -147,6 +147,17 @@ bool view_scalar(PyObject* object, const Interop& interop, Row* row) {
     return true;
 }
 
+// A list of lists, by the first ones alone: whether the others are as long is seen when they are read.
+[[gnu::noinline]] std::uint32_t view_nested(py::object inner, std::uint32_t form, Row* row, Trailing* trailing) {
+    constexpr std::size_t most_dimensions = 32;  // a list may hold itself
+    trailing->clear();
+    while (inner && is_sequence(inner) && trailing->size() < most_dimensions) {
+        trailing->push_back(PySequence_Size(inner.ptr()));
+        inner = item_of(inner.ptr(), 0);
+    }
+    return inner && !trailing->empty() && number_kind(inner.ptr(), &row->kind) ? form | form_deep : form_other;
+}
+
 }  // namespace
 
 py::object item_of(PyObject* sequence, Py_ssize_t i) {
@@ -173,20 +184,20 @@ py::object as_it_is_now(py::object sequence) {
 
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     *row = Row{};
+    std::uint32_t form = form_other;
     if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
         const bool list = PyList_CheckExact(object);
+        form = list ? form_list : form_tuple;
         row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
-        if (row->length > 0) {
-            const py::object first = item_of(object, 0);
-            if (!first || !number_kind(first.ptr(), &row->kind)) {
-                *row = Row{};
-                return form_other;
-            }
+        if (row->length == 0) {
+            return form;
         }
-        return list ? form_list : form_tuple;
-    }
-    std::uint32_t form = form_other;
-    if (interop.is_ndarray(object)) {
+        py::object first = item_of(object, 0);
+        if (first && number_kind(first.ptr(), &row->kind)) {
+            return form;
+        }
+        form = view_nested(std::move(first), form, row, trailing);
+    } else if (interop.is_ndarray(object)) {
         form = view_array(object, row, trailing);
     } else if (number_kind(object, &row->kind)) {
         row->length = 1;
@@ -195,6 +206,9 @@ std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing*
         form = view_tensor(object, interop, row, trailing);
     } else if (view_scalar(object, interop, row)) {
         form = form_scalar;
+    } else if (const Base base = interop.base_of(object); base != Base::none) {
+        form = base == Base::array ? view_array(object, row, trailing) : view_tensor(object, interop, row, trailing);
+        form = (form & (form_array | form_tensor)) != 0 ? form | form_derived : form_other;
     }
     if (form == form_other) {
         *row = Row{};

@@ -5,6 +5,42 @@
 #include "view.hpp"
 
 namespace quadrat {
+namespace {
+
+py::object attribute(const py::object& feature, const char* name) {
+    auto value = py::reinterpret_steal<py::object>(PyObject_GetAttrString(feature.ptr(), name));
+    clear_error();
+    return value;
+}
+
+// All that a mappingproxy refers to, which Python does not give out.
+py::object shown_by(const py::object& proxy) {
+    py::object found;
+    const auto take = [](PyObject* object, void* out) {
+        *static_cast<py::object*>(out) = py::reinterpret_borrow<py::object>(object);
+        return 1;
+    };
+    Py_TYPE(proxy.ptr())->tp_traverse(proxy.ptr(), take, &found);
+    return found;
+}
+
+// As a ChainMap gives keys and values: the first of the dicts comes last, and wins.
+py::object joined(const py::object& maps) {
+    if (!maps || !PyList_CheckExact(maps.ptr())) {
+        return {};
+    }
+    py::object all = py::dict();
+    for (Py_ssize_t i = PyList_GET_SIZE(maps.ptr()); i-- > 0;) {
+        const py::object one = item_of(maps.ptr(), i);
+        if (!one || !PyDict_CheckExact(one.ptr()) || PyDict_Update(all.ptr(), one.ptr()) != 0) {
+            clear_error();
+            return {};
+        }
+    }
+    return all;
+}
+
+}  // namespace
 
 Way PlainDicts::way_of(PyObject* feature) {
     PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(feature));
@@ -19,14 +55,24 @@ py::object PlainDicts::dict_of(py::object feature) {
     if (!feature || PyDict_CheckExact(feature.ptr())) {
         return feature;
     }
-    const Way way = interop_.is_wrapper(feature.ptr()) ? Way::wrapper : way_of(feature.ptr());
-    if (way == Way::wrapper) {
-        feature = py::reinterpret_steal<py::object>(PyObject_GetAttrString(feature.ptr(), "data"));
-        clear_error();
-        const bool plain = feature && (PyDict_CheckExact(feature.ptr()) || way_of(feature.ptr()) == Way::dict);
-        return plain ? feature : py::object();
+    switch (interop_.is_wrapper(feature.ptr()) ? Way::wrapper : way_of(feature.ptr())) {
+        case Way::dict:
+            return feature;
+        case Way::wrapper:
+            return if_dict(attribute(feature, "data"));
+        case Way::proxy:
+            return if_dict(shown_by(feature));
+        case Way::chain:
+            return joined(attribute(feature, "maps"));
+        case Way::opaque:
+            break;
     }
-    return way == Way::dict ? feature : py::object();
+    return {};
+}
+
+py::object PlainDicts::if_dict(py::object held) {
+    const bool plain = held && (PyDict_CheckExact(held.ptr()) || way_of(held.ptr()) == Way::dict);
+    return plain ? held : py::object();
 }
 
 py::object Walk::lookup(const py::object& dict, PyObject* name) {

@@ -8,6 +8,7 @@
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/columns.hpp"
+#include "../input/walk.hpp"
 #include "../register.hpp"
 #include "execute.hpp"
 
@@ -48,7 +49,8 @@ std::string Columns::signature(std::size_t main, std::int64_t width, bool bounde
         const Column& c = columns[i];
         const std::uint32_t lengths =
             (c.min_length == c.max_length ? lengths_equal : 0U) | (c.lengths == by.lengths ? lengths_aligned : 0U) |
-            (c.min_length >= width ? lengths_full : 0U) | (c.trailing.empty() ? 0U : lengths_deep);
+            (c.min_length >= width ? lengths_full : 0U) | (c.trailing.empty() ? 0U : lengths_deep) |
+            ((c.forms & form_derived) == 0 ? 0U : lengths_derived);
         const std::uint32_t traits = (c.lengths.empty() || c.lengths.front() == 0 ? 0U : trait_starts) |
                                      (c.min_length == 0 ? trait_empty : 0U) |
                                      ((c.forms & form_array) != 0 && !steps_forward(i) ? trait_backward : 0U) |
@@ -159,6 +161,13 @@ void register_columns(py::module_& m) {
             return py::make_tuple(keys, seen(std::move(columns), interop));
         },
         "features"_a, "names"_a, "interop"_a);
+    m.def(
+        "dict_of",
+        [](py::object feature, const py::object& interop) -> py::object {
+            const py::object found = PlainDicts(interop.cast<const Interop&>()).dict_of(std::move(feature));
+            return found ? found : py::object(py::none());
+        },
+        "feature"_a, "interop"_a);
     m.def(
         "collect_nested",
         [](const py::object& features, const py::object& plain, const py::object& main,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
 from quadrat.input.items import SEQ_LENGTHS, is_packed
-from quadrat.input.rows import MAIN, each_of, first_of, plain
+from quadrat.input.rows import MAIN, each_of, first_of, is_plain, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import (
     flattening_drops_empty_rows,
@@ -24,7 +24,6 @@ from quadrat.planning.diagnosis import Reads, Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
 from quadrat.planning.plan_cache import CALL, Fact, items_facts, joined_facts, make, own_facts
-from quadrat.support.mappings import is_plain
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.

@@ -190,6 +190,11 @@ def plain(features: Any) -> Any:
     return features.to_lists() if isinstance(features, Ragged) else features
 
 
+def is_plain(feature: Any) -> bool:
+    """Whether a feature is a mapping that does nothing of its own when it is read."""
+    return _core.dict_of(feature, interop()) is not None
+
+
 class _Row(Mapping[str, Any]):
     """A row of `Rows` for quadrat itself: a value is made when it is read, and no dict."""
 

@@ -99,7 +99,7 @@ def rows_plan(key: PlanKey) -> Plan:
 def _check_forms(shape: col.ColumnShape, framework: Framework) -> None:
     # From lists and, for torch, arrays the reference makes int64; other rows keep their dtype.
     forms, first_form, kinds, *_ = shape
-    converts, own = (col.LIST | col.ARRAY, col.TENSOR) if framework == "pt" else (col.LIST, col.ARRAY)
+    converts, own = (col.LIST | col.ARRAY | col.DERIVED, col.TENSOR) if framework == "pt" else (col.LIST, col.ARRAY)
     if not (
         (not forms & ~converts and kinds and not kinds & ~(col.INTS | col.BOOLS))
         or (not forms & ~col.PYTHON_ROWS and kinds and not kinds & ~(col.PYTHON_INTS | col.BOOLS))

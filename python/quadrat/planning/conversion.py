@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,16 +76,6 @@ def framework_of(tensor_type: Any) -> Framework | None:
     return "pt" if tensor_type == "pt" else "np" if tensor_type == "np" else None
 
 
-def stack_nested_lists(values: list[Any], framework: Framework) -> Any:
-    """Lists of lists of numbers, all of one shape, as one tensor; None for others, and where it is not known."""
-    return _converted({"": values}, framework).get("") if is_nested_list(values[0]) else None
-
-
-def is_nested_list(value: Any) -> bool:
-    """Whether a value begins as a list of lists does."""
-    return type(value) in _SEQUENCES and bool(value) and type(value[0]) in _SEQUENCES
-
-
 def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     """The tensors of the values that are known to become what the reference makes of them."""
     try:
@@ -94,10 +83,10 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
         check_device(framework)
     except FallBack:
         return {}
-    sources = {name: source for name, value in values.items() if (source := _source_of(value)) is not None}
+    sources = {name: rows for name, rows in values.items() if _is_rows(rows)}
     names, plain = list(sources), interop(shares=False)
     columns = _core.Columns()
-    for rows, _ in sources.values():
+    for rows in sources.values():
         columns.add_values(rows, plain)
     if not names:
         return {}
@@ -109,24 +98,11 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone
         made = {}
-    for name, (_, around) in sources.items():
-        if around and name in made:
-            made[name] = made[name].reshape(*around, *made[name].shape[1:])
     return made  # type: ignore[no-any-return]
 
 
-def _source_of(value: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """A list, or lists of equally long lists, as rows, and the dimensions around them; None for all else."""
-    if type(value) not in _SEQUENCES or not value or (type(value) is tuple and type(value[0]) is np.ndarray):
-        return None
-    shape = [len(value)]
-    while type(value[0]) in _SEQUENCES and value[0] and type(value[0][0]) in _SEQUENCES:
-        width = len(value[0])
-        if any(type(part) not in _SEQUENCES or len(part) != width for part in value):
-            return None
-        shape.append(width)
-        value = list(chain.from_iterable(value))
-    return value, tuple(shape) if len(shape) > 1 else ()
+def _is_rows(value: Any) -> bool:
+    return type(value) in _SEQUENCES and bool(value) and not (type(value) is tuple and isinstance(value[0], np.ndarray))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -137,14 +113,14 @@ def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> 
 
 def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
     """Action and kind for a column; None where the reference had better decide."""
-    if shape.forms & ~col.DEEP == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
+    if shape.forms & ~(col.DEEP | col.DERIVED) == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
         return col.STACK, shape.kinds.bit_length() - 1
     kind = col.inferred_kind(shape.kinds, float_kind)
     if kind is None:
         return None
     if shape.forms == col.NUMBER:
         return col.NUMBERS, kind
-    return (col.STACK, kind) if shape.equal and not shape.forms & ~col.PYTHON_ROWS else None
+    return (col.STACK, kind) if shape.equal and not shape.forms & ~(col.PYTHON_ROWS | col.DEEP) else None
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:

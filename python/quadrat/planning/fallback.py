@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
+from quadrat.input.rows import SEQUENCES, Rows, first_mapping, is_plain, plain
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
+from quadrat.support.arrays import fast_form
 from quadrat.support.counts import count_fallback
-from quadrat.support.mappings import is_plain
 from quadrat.support.memory import WIDEST
 
 logger = logging.getLogger("quadrat")
@@ -23,6 +23,7 @@ _REBUILDABLE = (
     *(TypeError, UnboundLocalError, ValueError, ZeroDivisionError),
 )
 
+_COLUMN = re.compile(r"'([^']*)'")
 # Names in a reason: columns, rows, positions. The rest of the text is the kind of reason.
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
@@ -118,6 +119,7 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
     """
     if type(features) is not list:
         features = plain(features)
+    why = why and _with_fast_form(why, features)
     try:
         batch = reference(features)
     except Exception as error:
@@ -126,6 +128,17 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
         raise_clearer(error, features, collator)
     log_once(collator, why)
     return batch
+
+
+def _with_fast_form(why: Why, features: Any) -> Why:
+    """The reason, and as the remedy the form of rows that the kernels read, where the first row is of another type."""
+    first = features[0] if isinstance(features, (list, tuple)) and features else None
+    if isinstance(first, Mapping):
+        named = [first[name] for name in _COLUMN.findall(why[0]) if name in first] if is_plain(first) else []
+    else:
+        named = [first]
+    form, row = next(((form, row) for row in named if (form := fast_form(row)) is not None), (None, None))
+    return why if form is None else (why[0], f"give {form} in place of each {type(row).__name__}")
 
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:

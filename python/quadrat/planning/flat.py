@@ -248,7 +248,7 @@ def flat_plan(key: PlanKey) -> Plan:
 
 def _require_ints(name: str, shape: col.ColumnShape) -> None:
     # The reference calls tolist() where there is one, and joins lists to lists.
-    if shape.forms & ~(col.LIST | col.ARRAY | col.TENSOR) or shape.kinds & ~(col.INTS | 1 << BOOL):
+    if shape.forms & ~(col.LIST | col.MEMORY_ROWS) or shape.kinds & ~(col.INTS | 1 << BOOL):
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 

@@ -259,8 +259,9 @@ def padded_plan(key: PlanKey) -> Plan:
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
-    if held and options.choices:
-        raise FallBack(f"columns {list(held.values())} do not pad or stack", "give equal rows of numbers")
+    deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]
+    if options.choices and (odd := [*held.values(), *deep]):
+        raise FallBack(f"columns {odd} do not pad or stack", "give equal rows of numbers")
     if label is not None and (labels is not None or label.optional):
         steps.append(_label_step(label, labels, key, shapes))
     return Plan(tuple(steps), held)

@@ -11,7 +11,6 @@ from typing import Any
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
-from quadrat.planning.conversion import stack_nested_lists
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, own_facts, planned
 from quadrat.support import columns as col
@@ -44,7 +43,7 @@ def stacked_plan(key: PlanKey) -> Plan:
     steps = [(name, index, *_action(shapes[index], kind)) for name, (index, kind) in outputs.items()]
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
-    if held and not lists and not any(shape.nested for shape in shapes):
+    if held and not lists:
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know", AS_FAST)
     return Plan(tuple(steps), held)
 
@@ -58,8 +57,9 @@ def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
 def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
     if shape.forms == col.NUMBER or not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
         return col.inferred_kind(shape.kinds, key.float_kind)
-    stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
-    kind = _only_kind(shape.kinds, key.framework) if shape.forms & ~col.DEEP in stacked else None
+    of_torch = (col.TENSOR, col.TENSOR_NUMBER, col.ARRAY | col.DERIVED) if key.framework == "pt" else ()
+    stacked = shape.forms & ~col.DEEP in (col.ARRAY, col.SCALAR, *of_torch)
+    kind = _only_kind(shape.kinds, key.framework) if stacked else None
     of_numbers = shape.forms == col.SCALAR and key.framework == "pt"
     return None if kind is not None and of_numbers and not torch_has(kind, of_numbers=True) else kind
 
@@ -92,10 +92,8 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
-        values = [feature[name] for feature in each_of(features)]
-        if name not in (*_LABELS, "labels") and (tensor := stack_nested_lists(values, key.framework)) is not None:
-            return tensor
-        (tensor,) = originals.default_data_collator([{name: value} for value in values], key.framework).values()
+        values = [{name: feature[name]} for feature in each_of(features)]
+        (tensor,) = originals.default_data_collator(values, key.framework).values()
     return tensor
 
 

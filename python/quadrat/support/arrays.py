@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+from array import array
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quadrat import _core
 from quadrat.support import memory
-from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, KINDS, is_tensor, recording, require_unrecorded
+from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, KINDS, Framework, is_tensor, recording, require_unrecorded
 
 IntArray = NDArray[np.int64]
 
@@ -90,6 +94,17 @@ def carrier_of(dtype: Any) -> Any:
     return np.dtype(integer) if isinstance(dtype, np.dtype) else memory.torch_dtype(KINDS.index(integer))
 
 
+def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
+    """Checks that nothing is to be converted. Raises TypeError and ValueError."""
+    if dtype is not None and dtype != values.dtype:
+        place = getattr(values, "device", "the CPU")
+        raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
+    own: Framework = "pt" if is_tensor(values) else "np"
+    if memory.framework_of(return_tensors, own) != own:
+        name = type(values).__name__
+        raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
+
+
 def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     """An uninitialised array of another shape, of the library and dtype of one on the CPU; its address."""
     carrier = carrier_of(array.dtype)
@@ -101,6 +116,21 @@ def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
 def bytes_per_token(array: Any, lead: int) -> int:
     """The bytes of what the dimensions after the first `lead` hold."""
     return int(math.prod(array.shape[lead:]) * array.dtype.itemsize)
+
+
+def fast_form(row: Any) -> str | None:
+    """Code that makes of `row` one that the kernels read; None where it is one, or nothing does."""
+    columns, cls = _core.Columns(), type(row)
+    columns.add_values([row], memory.interop())
+    if not columns.describe(0)[0] & _core.FORMS.OTHER:
+        return None
+    if is_tensor(row):
+        is_plain = cls.__name__ in ("Tensor", "Parameter") and cls.__module__.partition(".")[0] == "torch"
+        return "row.detach()" if is_plain and row.requires_grad else None
+    if hasattr(cls, "__array__") or cls in (array, bytearray, memoryview):
+        return "np.asarray(row)"
+    sequence = isinstance(row, (Sequence, deque)) and not isinstance(row, (str, bytes))
+    return "list(row)" if sequence and cls not in (list, tuple) else None
 
 
 # From here on numbers round to infinity.

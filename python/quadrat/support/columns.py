@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from quadrat import _core
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
 
-# The forms a row can have, as bits. DEEP goes with ARRAY or TENSOR: rows of more than one dimension.
+# The forms a row can have, as bits. Two go with others: DEEP, of more than one dimension; DERIVED, an array or tensor
+# of a class that changes nothing but what operations on it return.
 _FORMS = _core.FORMS
 LIST, TUPLE, ARRAY, TENSOR, NUMBER = _FORMS.LIST, _FORMS.TUPLE, _FORMS.ARRAY, _FORMS.TENSOR, _FORMS.NUMBER
-OTHER, SCALAR, TENSOR_NUMBER, DEEP = _FORMS.OTHER, _FORMS.SCALAR, _FORMS.TENSOR_NUMBER, _FORMS.DEEP
+OTHER, SCALAR, TENSOR_NUMBER = _FORMS.OTHER, _FORMS.SCALAR, _FORMS.TENSOR_NUMBER
+DEEP, DERIVED = _FORMS.DEEP, _FORMS.DERIVED
 PYTHON_ROWS = LIST | TUPLE
-MEMORY_ROWS = ARRAY | TENSOR
+MEMORY_ROWS = ARRAY | TENSOR | DERIVED
 ROWS = PYTHON_ROWS | MEMORY_ROWS
 SINGLE_NUMBERS = NUMBER | SCALAR | TENSOR_NUMBER
 
@@ -46,7 +48,6 @@ class ColumnShape(NamedTuple):
     over: bool  # of the column that the batch is padded by: a row is longer than the batch is wide
     none: bool  # the first row is None
     text: bool  # the first row is a str
-    nested: bool  # the first row is a list of lists
     nothing: bool  # all rows are None, besides those of known forms
 
 
@@ -54,10 +55,10 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
     bits, more = _core.LENGTHS, _core.TRAITS
     flags = bits.EQUAL, bits.ALIGNED, bits.FULL  # in the order of the fields
-    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NESTED, more.NOTHING
+    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NOTHING
     return [
         ColumnShape(
-            forms | bool(lengths & bits.DEEP) * DEEP,
+            forms | bool(lengths & bits.DEEP) * DEEP | bool(lengths & bits.DERIVED) * DERIVED,
             first,
             low | high << 8,
             *(bool(lengths & flag) for flag in flags),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, UserDict, defaultdict
-from typing import Any
+from collections import ChainMap, OrderedDict, UserDict, defaultdict
+from types import MappingProxyType
 
 from quadrat import _core
 
@@ -14,27 +14,28 @@ _READERS = frozenset(
     ("__getattribute__", "__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get")
 )
 
-# How a mapping may be read: not at all, as a dict, or as the dict that is its `data`.
-OPAQUE, DICT, WRAPPER = _core.WAYS.OPAQUE, _core.WAYS.DICT, _core.WAYS.WRAPPER
+# How a mapping may be read: not at all, or as a dict, see csrc/bindings/input/walk.hpp.
+_WAYS = _core.WAYS
+_EXACT: dict[type, int] = {MappingProxyType: _WAYS.PROXY, ChainMap: _WAYS.CHAIN}
 
 
 def way_to_read(cls: type) -> int:
-    """How mappings of a class are read without calling code of theirs, but `__missing__`: OPAQUE, DICT or WRAPPER."""
-    transformers = sys.modules.get("transformers")
-    wrappers = (UserDict,) if transformers is None else (transformers.BatchEncoding, UserDict)
+    """How mappings of a class are read without calling code of theirs, but `__missing__`."""
+    if (way := _EXACT.get(cls)) is not None:
+        return way
+    wrappers = (*_of_transformers(), UserDict)
     lineage = cls.__mro__
     base = next((one for one in lineage if one in (dict, OrderedDict, defaultdict, *wrappers)), None)
     if base is None or any(not _READERS.isdisjoint(vars(one)) for one in lineage[: lineage.index(base)]):
-        return OPAQUE
+        return _WAYS.OPAQUE
     if base not in wrappers:
-        return DICT
-    return OPAQUE if hasattr(cls, "data") else WRAPPER
+        return _WAYS.DICT
+    return _WAYS.OPAQUE if hasattr(cls, "data") else _WAYS.WRAPPER
 
 
-def is_plain(feature: Any) -> bool:
-    """Whether a feature is a mapping that does nothing of its own when it is read."""
-    cls = type(feature)
-    if cls is dict:
-        return True
-    way = way_to_read(cls)
-    return way_to_read(type(vars(feature).get("data"))) == DICT if way == WRAPPER else way == DICT
+def _of_transformers() -> tuple[type, ...]:
+    """Its mappings, as far as they are loaded: they look up strings in their `data`."""
+    encoding = sys.modules.get("transformers.tokenization_utils_base")
+    feature = sys.modules.get("transformers.feature_extraction_utils")
+    found = getattr(encoding, "BatchEncoding", None), getattr(feature, "BatchFeature", None)
+    return tuple(cls for cls in found if cls is not None)

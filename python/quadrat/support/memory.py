@@ -184,6 +184,8 @@ def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _co
         getattr(binding, "_len_torch_function_stack", None),
         getattr(binding, "DisableTorchFunction", None),
         vars(_forward_ad()) if torch_loaded else None,
+        # Parameter turns torch's dispatch off for itself; an operation gives plain tensors.
+        (np.memmap, *(() if torch is None else (torch.nn.Parameter,))),
     )
     if shares:
         made.may_be_worker = multiprocessing.parent_process() is not None

@@ -24,6 +24,7 @@ from quadrat.planning.plan_cache import PadOptions, Remembering, is_pad, make
 from quadrat.support.memory import Framework, is_tensor
 
 _PYTHON_ROWS = (list, tuple)
+_ARRAYS = (np.ndarray, np.memmap)
 _MOST_TOKENIZERS = 32
 _MOST_OPTIONS = 32
 
@@ -238,13 +239,13 @@ def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tupl
 
 
 def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
-    in_memory = is_tensor(rows) or type(rows) is np.ndarray
+    in_memory = is_tensor(rows) or type(rows) in _ARRAYS
     if (in_memory and (rows.ndim != 2 or len(rows) == 0)) or not (in_memory or (type(rows) in _PYTHON_ROWS and rows)):
         return None
     first = rows[0]
     python = type(first) in _PYTHON_ROWS
     framework = _kind(first) if return_tensors is None else framework_of(return_tensors)
-    if framework is None or not (python or is_tensor(first) or type(first) is np.ndarray):
+    if framework is None or not (python or _kind(first)):
         return None
     try:
         features = _rows_of(data, arrays=not python)
@@ -255,7 +256,7 @@ def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, 
 
 def _kind(row: Any) -> Framework | None:
     """The framework of a batch whose first row this is; None for lists."""
-    return "pt" if is_tensor(row) else "np" if type(row) is np.ndarray else None
+    return "pt" if is_tensor(row) else "np" if isinstance(row, np.ndarray) else None
 
 
 def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
@@ -267,7 +268,7 @@ def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
     for value in columns.values():
         if type(value) in _PYTHON_ROWS:
             made.append(value)
-        elif type(value) is np.ndarray and value.ndim > 0:
+        elif type(value) in _ARRAYS and value.ndim > 0:
             made.append(value.tolist() if arrays and value.ndim == 1 else list(value))
         elif is_tensor(value) and value.ndim > 0 and not value.is_nested:
             made.append(list(value.unbind()))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import MixinCollator
 from quadrat.planning.fallback import FallBack
-from quadrat.support.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS, ColumnShape
+from quadrat.support.columns import ARRAY, DERIVED, PYTHON_INTS, PYTHON_ROWS, ColumnShape
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -22,7 +22,7 @@ class TrlCollator(MixinCollator):
 def require_ints(names: Sequence[str], shapes: Sequence[ColumnShape]) -> None:
     """Raises FallBack unless the first columns, as many as there are shapes, are lists, tuples or arrays of ints."""
     for name, shape in zip(names, shapes, strict=False):
-        if shape.forms & ~(PYTHON_ROWS | ARRAY) or shape.kinds & ~PYTHON_INTS or shape.backward:
+        if shape.forms & ~(PYTHON_ROWS | ARRAY | DERIVED) or shape.kinds & ~PYTHON_INTS or shape.backward:
             raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
 
 
