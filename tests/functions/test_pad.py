@@ -9,6 +9,7 @@ from hypothesis import given
 import oracles
 import quadrat
 from quadrat import _core
+from support.compare import bits
 
 KINDS = _core.kinds
 # Floats that float16 holds, too: NumPy warns of others.
@@ -156,6 +157,51 @@ def test_padding_value_may_be_any_float(value):
     assert quadrat.pad([[1.0]], max_length=2, padding_value=value).tolist() == [[1.0, 0.5]]
 
 
+CARRIED = [torch.bfloat16, torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn]
+
+
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    trailing=st.lists(st.integers(1, 3), max_size=2),
+    dtype=st.sampled_from(CARRIED),
+    side=st.sampled_from(["right", "left"]),
+    strided=st.booleans(),
+)
+def test_numbers_that_no_kernel_computes_with(*, lengths, trailing, dtype, side, strided):
+    """As a `Ragged` of them, which stores all rows in one tensor."""
+    values = torch.arange(sum(lengths) * int(np.prod(trailing))).reshape(-1, *trailing).to(dtype)
+    ragged = quadrat.Ragged(values, torch.tensor([0, *lengths]).cumsum(0))
+    rows = list(values.split(lengths))
+    if strided and not trailing:
+        rows = [row.repeat_interleave(2)[::2] for row in rows]
+    padded = quadrat.pad(rows, padding_side=side, padding_value=1)
+    assert padded.dtype == dtype
+    assert bits(padded) == bits(quadrat.pad(ragged, padding_side=side, padding_value=1))
+    assert bits(quadrat.Ragged.from_rows(rows).values) == bits(values)
+    assert bits(quadrat.flatten(rows).values) == bits(values)
+
+
+def test_bfloat16_of_numpy():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which has the dtype, is not installed")
+    padded = quadrat.pad([np.array([1.5, 2], ml_dtypes.bfloat16), np.array([3], ml_dtypes.bfloat16)], padding_value=-1)
+    assert padded.dtype == ml_dtypes.bfloat16
+    assert padded.tolist() == [[1.5, 2.0], [3.0, -1.0]]
+
+
+def test_files_mapped_into_memory(tmp_path):
+    """As pretraining stores its tokens."""
+    np.arange(100, dtype=np.uint16).tofile(tmp_path / "tokens")
+    tokens = np.memmap(tmp_path / "tokens", np.uint16, "r")
+    rows = [tokens[5:8], tokens[90:91].astype(np.int64)]
+    assert quadrat.pad(rows).tolist() == [[5, 6, 7], [90, 0, 0]]
+    assert quadrat.Ragged.from_rows(rows).to_lists() == [[5, 6, 7], [90]]
+    assert type(quadrat.Ragged.from_rows(rows).values) is np.ndarray
+    features = [{"input_ids": row} for row in rows]
+    (pack,) = quadrat.PackedDataset(features, 8, shuffle=False)
+    assert pack["input_ids"].tolist() == [5, 6, 7, 90]
+    assert quadrat.DataCollatorWithFlattening()(features)["input_ids"].tolist() == [[5, 6, 7, 90]]
+
+
 def test_reads_what_a_tensor_means():
     lazily_negated = torch.tensor([1 + 2j]).conj().imag
     assert lazily_negated.tolist() == [-2.0]
@@ -168,14 +214,37 @@ def test_reads_what_a_tensor_means():
         (TypeError, "rows", {}, "not str"),
         (TypeError, np.zeros((2, 2)), {}, "not ndarray"),
         (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
-        (TypeError, [[1], [[1], [2]]], {}, r"row 1 is the list \[\[1\], \[2\]\]"),
+        (TypeError, [[1], [[1], [2]]], {}, r"row 1 has tokens of the shape \(1,\), row 0 of \(\)"),
+        (TypeError, [[[1, 2]], [[3, 4], [5]]], {}, "row 1, position 1 is not a list as long as the first one"),
+        (TypeError, [[[1, 2]], [[3, 4], 5]], {}, "row 1, position 1 is not a list as long as the first one"),
+        (TypeError, [[[1, 2]], [[3]]], {}, r"row 1 has tokens of the shape \(1,\), row 0 of \(2,\)"),
+        (TypeError, [[[1, 2]], [[3, 4], [5, None]]], {}, "row 1, position 1 mixes types"),
+        (TypeError, [[[]]], {}, r"row 0 is the list \[\[\]\]"),
+        (TypeError, [range(3)], {}, r"row 0 is the range range\(0, 3\).*; give list\(row\)"),
+        (TypeError, [np.ma.array([1])], {}, r"row 0 is the MaskedArray.*; give np.asarray\(row\)"),
         (TypeError, [[1], [1, 2, None]], {}, "row 1, position 2"),
         (TypeError, [[1], [1, 2.5]], {}, "row 1, position 1"),
         (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1"),
         (TypeError, [[1], [2]], {"dtype": "bool"}, "row 0"),
         (TypeError, [[1]], {"dtype": "complex64"}, "complex64"),
         (TypeError, [[1]], {"dtype": torch.bfloat16}, "bfloat16"),
-        (TypeError, [torch.ones(1, requires_grad=True)], {}, "row 0 is the Tensor"),
+        (TypeError, [torch.ones(1), torch.nn.Parameter(torch.ones(1))], {}, r"row 1 is the Parameter.*row.detach\(\)"),
+        (
+            TypeError,
+            [torch.ones(1).bfloat16().requires_grad_()],
+            {},
+            r"row 0 is the Tensor of.*; .* give row.detach\(\)",
+        ),
+        (TypeError, [torch.ones(1).bfloat16()], {"dtype": torch.float32}, "bfloat16 on cpu is not converted"),
+        (TypeError, [torch.ones(1).bfloat16(), torch.ones(1)], {}, "row 0 is the Tensor of torch.bfloat16"),
+        (TypeError, [torch.ones(1, dtype=torch.complex64).conj()], {}, "row 0 is the Tensor of torch.complex64"),
+        (OverflowError, [torch.ones(n).bfloat16() for n in (1, 2)], {"padding_value": 1e39}, "bfloat16"),
+        (
+            ValueError,
+            [torch.ones(1).bfloat16()],
+            {"return_tensors": "np"},
+            "must be 'pt' for a Tensor of torch.bfloat16",
+        ),
         (TypeError, [torch.ones(1, device="meta")], {}, "row 0 is the Tensor"),
         (OverflowError, [[1], [1, 2**63]], {}, "row 1, position 1"),
         (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),

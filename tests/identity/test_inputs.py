@@ -1,5 +1,8 @@
 """Features that come as columns give what the reference makes of the same features in lists."""
 
+import re
+
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -11,7 +14,7 @@ from quadrat.input.rows import rows_of
 from quadrat.installed.behaviour import flattening_takes_arrays
 from support import samples
 from support.columns import FORMS, columns, features_of
-from support.compare import assert_identical, assert_same_batch, both
+from support.compare import assert_identical, assert_same_batch, both, outcome
 from support.strategies import OTHER_ROWS, ROW_FORMS, WRAPPERS, make_tokenizer
 
 OPTIONS = st.fixed_dictionaries(
@@ -105,6 +108,27 @@ def test_every_type_of_row(name, framework, data, equal):
     every = ROW_FORMS | OTHER_ROWS
     made = [wrapper({key: in_form(value, every[forms[key]]) for key, value in row.items()}) for row in rows]
     assert_identical(*samples.pair(name, return_tensors=framework), made)
+
+
+@pytest.mark.parametrize("form", OTHER_ROWS)
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorWithFlattening", "DefaultDataCollator"])
+def test_the_remedy_of_other_rows_is_the_form_that_is_fast(caplog, name, form):
+    """No message advises to remove the tokens, and what it advises does not fall back."""
+    rows = [{"input_ids": OTHER_ROWS[form]([5, 6, 7])} for _ in range(3)]
+    with caplog.at_level("DEBUG", logger="quadrat"):
+        kind, result = outcome(samples.make(quadrat, name), rows)
+    (said,) = caplog.messages
+    assert "remove" not in said + str(result)
+    found = re.search(r"give (\S+\(row\))", said)
+    if form == "tensor of its own":
+        assert found is None
+        return
+    assert kind == "returned" or str(result).endswith(f"; give {found[1]}")
+    row = eval(found[1], {"np": np, "row": rows[0]["input_ids"]})
+    caplog.clear()
+    expected = samples.make(quadrat, name)([{"input_ids": [5, 6, 7]}] * 3)
+    assert_same_batch(expected, samples.make(quadrat, name)([{"input_ids": row}] * 3))
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("make", [quadrat.Ragged.from_rows, FORMS["nested"]])

@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import torch
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
@@ -88,6 +90,8 @@ OTHER_ROWS: dict[str, Any] = {
     "tensor of its own": lambda row: _tensor(row).as_subclass(Counting),
     "array.array": lambda row: array("q", row),
     "deque": deque,
+    "Series": pd.Series,
+    "Arrow's": pa.array,
     "range": lambda row: range(row[0], row[0] + len(row)) if row else range(0),
     "list of a class": type("Own", (list,), {}),
 }

@@ -14,7 +14,7 @@ from quadrat.ragged import source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import memory
-from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, room_like
+from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, require_own_dtype, room_like
 from quadrat.support.columns import explain
 from quadrat.support.memory import KINDS, Framework, address_of, framework_of
 
@@ -89,17 +89,6 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tu
     values, address = room_like(source, (total, *trailing))
     token = bytes_per_token(source, 2)
     return values, _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
-
-
-def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
-    """Checks that nothing is to be converted. Raises TypeError and ValueError."""
-    if dtype is not None and dtype != values.dtype:
-        place = getattr(values, "device", "the CPU")
-        raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
-    own: Framework = "pt" if memory.is_tensor(values) else "np"
-    if framework_of(return_tensors, own) != own:
-        name = type(values).__name__
-        raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
 
 
 def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multiple_of: int | None) -> int:

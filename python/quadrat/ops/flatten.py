@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._padding import require_own_dtype, whole
+from quadrat.ops._padding import whole
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
 from quadrat.ops.names import check_names, renamed
 from quadrat.ragged import Ragged, source_of
+from quadrat.support.arrays import require_own_dtype
 from quadrat.support.memory import Framework
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import NDArray
 
-from quadrat.ops._padding import Side, is_left, pad_here, padded_length, require_own_dtype
+from quadrat.ops._padding import Side, is_left, pad_here, padded_length
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import Array, fill_value
+from quadrat.support.arrays import Array, fill_value, require_own_dtype
 from quadrat.support.memory import Framework
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def pad(
 
     Args:
         rows: a `Ragged`, an Arrow array of lists, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one
-            kind of number. Arrays and tensors of more dimensions may differ in the first. Tensors on a GPU are padded
-            on that GPU, on the current stream.
+            kind of number. Rows of more dimensions (arrays, tensors, lists of equally long lists) may differ in the
+            first. Tensors on a GPU are padded on that GPU, on the current stream.
         padding_side: where the padding goes, "right" or "left".
         max_length: the padded length, in tokens; by default that of the longest row. On a GPU, the call then waits
             for the offsets, unless they came from the CPU.
@@ -60,7 +60,8 @@ def pad(
         `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of the rows.
 
     Raises:
-        TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.
+        TypeError: when a row does not hold numbers, or requires grad, or its numbers do not convert to `dtype` without
+            loss.
         OverflowError: when a number or `padding_value` does not fit the dtype.
         ValueError: when a row is longer than `max_length`, or an option is unknown. On a GPU, longer rows are cut
             without an error, unless their lengths are already known on the CPU.

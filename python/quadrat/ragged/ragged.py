@@ -111,7 +111,7 @@ class Ragged(Generic[Array]):
     ) -> Ragged[Any]:
         """Copy rows (a list of lists, tuples, NumPy arrays or torch tensors, or an Arrow array) into one `Ragged`.
 
-        Arrays of more dimensions may differ in the first: the others become trailing dimensions.
+        Rows of more dimensions may differ in the first: the others become trailing dimensions.
 
         Args:
             rows: the rows; numbers of one kind.
@@ -340,7 +340,10 @@ class Ragged(Generic[Array]):
         return list_array(*self._spanned())
 
     def to_lists(self) -> list[list[Any]]:
-        """The rows as Python lists. From a GPU they are copied all at once, and rows outside the values are cut."""
+        """The rows as Python lists, for example for `tokenizer.batch_decode`.
+
+        From a GPU they are copied all at once, and rows outside the values are cut.
+        """
         values, bounds = self._spanned()
         values = as_numbers(values)  # NumPy makes lists faster than torch
         return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]

@@ -9,7 +9,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.ragged.offsets import Facts
 from quadrat.support import memory
-from quadrat.support.arrays import IntArray
+from quadrat.support.arrays import IntArray, carrier_of, fast_form, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
 
@@ -17,6 +17,7 @@ _ERRORS = {
     _core.CODES.NO_CONVERSION: TypeError,
     _core.CODES.OUT_OF_RANGE: OverflowError,
     _core.CODES.WRONG_TYPE: TypeError,
+    _core.CODES.UNEVEN: TypeError,
 }
 
 
@@ -38,7 +39,7 @@ class RowSource:
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
         self.lengths: IntArray = lengths  # `[rows]` int64, in tokens
         self.trailing = columns.trailing(0)  # the dimensions of a token
-        self.own = own  # the values of a `Ragged`, where integers stand in their place, see `carrier_of`
+        self.own = own  # an array of the dtype of the rows, where integers stand in their place, see `carrier_of`
         self._keep = keep
         _, _, kinds, _, _, self.total = columns.describe(0)  # tokens in all rows
         self._kinds = kinds if kind is None else 1 << kind
@@ -50,10 +51,11 @@ class RowSource:
             return cls._of_arrow(rows)
         if not isinstance(rows, (list, tuple)):
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
-        columns = _core.Columns()
-        columns.add_values(rows, interop())
         if any(map(is_tensor, rows)):
             memory.require_unrecorded("rows")
+        carriers = _as_carriers(rows)
+        columns = _core.Columns()
+        columns.add_values(rows if carriers is None else carriers, interop())
         if columns.describe(0)[0] & ~(ROWS | DEEP):
             shapes = [_token_shape(value) for value in rows]
             row = next(row for row, shape in enumerate(shapes) if shape is None or shape != shapes[0])
@@ -62,13 +64,14 @@ class RowSource:
                     f"row {row} has tokens of the shape {shapes[row]}, row 0 of {shapes[0]}: rows may differ in their "
                     "first dimension only"
                 )
-            text = "; tokenize text first" if isinstance(rows[row], str) else ""
             raise TypeError(
-                f"row {row} is {_shown(rows[row])}: each row must be a list or tuple of numbers, a 1-D NumPy array, a "
-                "dense 1-D CPU tensor that does not require grad, or a contiguous array or tensor of more dimensions"
-                f"{text}"
+                f"row {row} is {_shown(rows[row])}: each row must be a list or tuple of numbers, or of equally long "
+                "lists, a 1-D NumPy array, a dense 1-D CPU tensor, or a contiguous array or tensor of more dimensions"
+                f"{_remedy(rows[row])}"
             )
-        return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", _lengths_of(columns), keep=rows)
+        framework: Framework = "pt" if len(rows) and is_tensor(rows[0]) else "np"
+        own = None if carriers is None else rows[0]
+        return cls(columns, framework, _lengths_of(columns), keep=(rows, carriers), own=own)
 
     @classmethod
     def _of_arrow(cls, rows: Any) -> RowSource:
@@ -105,6 +108,9 @@ class RowSource:
 
     def joined(self, dtype: Any, framework: Framework | None) -> tuple[Any, Any, Facts]:
         """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
+        if self.own is not None:
+            require_own_dtype(self.own, dtype, framework)
+            dtype = None
         framework = memory.framework_of(framework, self.framework)
         kind = self.kind if dtype is None else memory.kind_of(dtype)
         values, address = memory.empty(framework, (self.total, *self.trailing), kind)
@@ -113,6 +119,7 @@ class RowSource:
         offsets, _ = memory.empty(framework, (len(self) + 1,), INT64)
         offsets[0] = 0
         self.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
+        values = values if self.own is None else values.view(self.own.dtype)
         return values, offsets, Facts(0, self.total, self.longest)
 
 
@@ -127,6 +134,29 @@ def _lengths_of(columns: _core.Columns) -> IntArray:
     return lengths
 
 
+def _as_carriers(rows: Any) -> list[Any] | None:
+    """Rows of one dtype that no kernel computes with, as integers of their size; None for all others."""
+    first: Any = rows[0] if rows else None
+    try:
+        carrier = carrier_of(first.dtype) if is_tensor(first) or isinstance(first, np.ndarray) else None
+        if carrier is None or any(row.dtype != first.dtype or (is_tensor(row) and row.requires_grad) for row in rows):
+            return None
+        return [row.view(carrier) for row in rows]
+    except (
+        AttributeError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):  # other rows, or numbers not in memory
+        return None
+
+
+def _remedy(row: Any) -> str:
+    if (form := fast_form(row)) is not None:
+        return f"; the copy would have no gradient: give {form}" if is_tensor(row) else f"; give {form}"
+    return "; tokenize text first" if isinstance(row, str) else ""
+
+
 def _token_shape(value: Any) -> tuple[int, ...] | None:
     columns = _core.Columns()
     columns.add_values([value], interop())
@@ -136,5 +166,5 @@ def _token_shape(value: Any) -> tuple[int, ...] | None:
 def _shown(value: Any) -> str:
     if is_tensor(value):  # whose numbers may not be there to be shown
         return f"the {type(value).__name__} of {value.dtype} on {value.device}"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return f"the {type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"

@@ -321,12 +321,14 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
     """What to do about a column that does not stack. rows: all columns of the batch."""
     name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
     padding, extends = _padding_collator(rows), "pad_values" in vars(collator)
+    shapes = [_shape_of(value) for value in column.values]
+    pads = len({shape[1:] for shape in shapes}) == 1 and all(shape and None not in shape for shape in shapes)
     use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
     if name in (MAIN, *_MARKS):
         if flat:
             return f"{use}, or pad while tokenizing: padding='max_length'"
         return f"tokenize without return_tensors, or make a feature of each of its rows, and {use}"
-    if not flat or not (extends or (padding is not None and not hasattr(collator, "tokenizer"))):
+    if not pads or not (extends or (padding is not None and not hasattr(collator, "tokenizer"))):
         return "give all rows one shape, or remove it"
     if name in _LABELS and padding is not None:
         use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
