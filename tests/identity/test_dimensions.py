@@ -1,7 +1,10 @@
 """Columns whose rows have more than one dimension, as the installed transformers makes batches of them."""
 
+import contextlib
+import re
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -117,7 +120,10 @@ def test_pad_values(lengths, side, framework, data):
     longer = data.draw(st.integers(0, 1))
     boxes = [np.ones((length + longer, *trailing), np.float32) * length for length in lengths]
     rows = [{"input_ids": [5] * length, "bbox": box} for length, box in zip(lengths, boxes, strict=True)]
-    if framework == "pt":
+    lists = data.draw(st.booleans())
+    if lists:
+        rows = [row | {"bbox": row["bbox"].tolist()} for row in rows]
+    elif framework == "pt":
         rows = [row | {"bbox": torch.from_numpy(row["bbox"])} for row in rows]
     for deferred in (False, framework == "pt"):
         collator = quadrat.DataCollatorWithPadding(
@@ -126,10 +132,55 @@ def test_pad_values(lengths, side, framework, data):
         for _ in range(2):  # the second batch is a known one
             made = np.asarray(collator(rows)["bbox"])
             expected = np.full((len(rows), max(map(len, boxes)), *trailing), -1, np.float32)
+            if lists and not any(map(len, boxes)):
+                expected = expected.reshape(len(rows), 0)  # empty lists do not tell more
             for row, box in zip(expected, boxes, strict=True):
                 row[len(row) - len(box) if side == "left" else 0 :][: len(box)] = box
             assert made.dtype == (np.int64 if not any(map(len, boxes)) else np.float32 if framework == "pt" else float)
             assert made.tolist() == expected.tolist()
+
+
+ROWS = [{"input_ids": [5, 6, 7], "bbox": [[1, 2], [3, 4], [5, 6]]}, {"input_ids": [8], "bbox": [[7, 8]]}]
+ODD = [
+    ([[7, 8, 9]], "column 'bbox' padded with 0: row 1 has tokens of the shape (3,), row 0 of (2,)"),
+    ([[7, 8], [9]], "column 'bbox' padded with 0: row 1, position 1 is not a list as long as the first one"),
+    ([[7, 8], None], "column 'bbox' padded with 0: row 1, position 1 is not a list as long as the first one"),
+    ([[7, "a"]], "column 'bbox' padded with 0: row 1, position 0 mixes types of numbers"),
+    (["ab"], "column 'bbox' padded with 0: row 1 is the list ['ab']"),
+]
+
+
+@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_pad_values_of_lists_from_anywhere(patched, stored):
+    """Lists, rows of a Dataset, and those of a patched one."""
+    rows = datasets.Dataset.from_list(ROWS) if stored else ROWS
+    with quadrat.patch_datasets() if patched else contextlib.nullcontext():
+        batch = rows.__getitems__([0, 1]) if stored else rows
+        made = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})(batch)
+    assert made["bbox"].tolist() == [[[1, 2], [3, 4], [5, 6]], [[7, 8], [0, 0], [0, 0]]]
+
+
+@pytest.mark.parametrize(("boxes", "said"), ODD)
+def test_pad_values_names_the_row_of_odd_lists(boxes, said):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})
+    for _ in range(2):
+        with pytest.raises(ValueError, match=re.escape(f"pad_values: {said}")):
+            collator([ROWS[0], ROWS[1] | {"bbox": boxes}])
+        assert collator(ROWS)["bbox"].shape == (2, 3, 2)
+
+
+def test_an_error_of_lists_proposes_pad_values():
+    with pytest.raises(ValueError, match=r"'bbox' is ragged .* give pad_values=\{'bbox': 0\}"):
+        quadrat.DataCollatorWithPadding(make_tokenizer())(ROWS)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=2), st.sampled_from(FORMS[:10]), st.integers(1, 3))
+def test_choices(trailing, form, tokens):
+    """The reference puts all numbers of a choice into one row."""
+    box = np.ones((tokens, *trailing), np.int64)
+    rows = [{"input_ids": [[5] * tokens] * 2, "bbox": [in_form(box * row, form)] * 2, "label": 0} for row in range(3)]
+    assert_identical(*both("DataCollatorForMultipleChoice", make_tokenizer()), rows)
 
 
 def test_known_batches_of_one_plan_have_any_shape():

@@ -13,7 +13,16 @@ from transformers.utils import PaddingStrategy
 
 import quadrat
 from support.compare import assert_identical, both
-from support.strategies import PADDING, WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
+from support.strategies import (
+    PADDING,
+    WRAPPERS,
+    PadsInItsOwnWay,
+    features,
+    make_tokenizer,
+    number_columns,
+    row_columns,
+    tokenizers,
+)
 
 OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None])})
 
@@ -139,6 +148,35 @@ def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
             lambda rows, to=per_call: collator(rows, return_tensors=to),
             batch,
         )
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4),
+    st.fixed_dictionaries(
+        {
+            "max_length": st.sampled_from([None, 12]),
+            "pad_to_multiple_of": st.sampled_from([None, 5]),
+            "return_tensors": FRAMEWORKS,
+        }
+    ),
+    st.sampled_from(["right", "left"]),
+    st.sampled_from([PadsInItsOwnWay, transformers.PreTrainedTokenizerFast]),
+)
+def test_columns_of_the_decoder_follow_the_labels(lengths, options, side, cls):
+    """Of one width with what the reference makes of the labels: known batches, deferred ones, and those it pads."""
+    options["padding"] = "max_length" if options["max_length"] else True
+    ids = [list(range(5, 5 + length)) for _, length in lengths]
+    rows = [{"input_ids": [5] * length, "labels": row} for (length, _), row in zip(lengths, ids, strict=True)]
+    reference, collator = both("DataCollatorForSeq2Seq", make_tokenizer(padding_side=side, cls=cls), **options)
+    expected = reference(rows)["labels"].tolist()
+    collator.pad_values = {"decoder_input_ids": -100, "decoder_attention_mask": 0}
+    more = [{"decoder_input_ids": row, "decoder_attention_mask": [1] * len(row)} for row in ids]
+    rows = [row | one for row, one in zip(rows, more, strict=True)]
+    for collator.deferred in (False, False, options["return_tensors"] == "pt"):
+        batch = collator(rows)
+        assert batch["decoder_input_ids"].tolist() == batch["labels"].tolist() == expected
+        mask = [[int(token != -100) for token in row] for row in expected]
+        assert batch["decoder_attention_mask"].tolist() == mask
 
 
 CHOICE_OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 8 + ["np", None])})

@@ -139,7 +139,7 @@ def test_describes_what_it_saw(interops, way, rows, main):
     assert first[:6] == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
     assert second[3:6] == (True, aligned[1], (1 if rows else 0) >= width)
     assert first[6:8] == (bool(lengths and lengths[0]), extremes[0] == 0)
-    assert second[6:] == (bool(rows), not rows, *[False] * 6)
+    assert second[6:] == (bool(rows), not rows, *[False] * 5)
     assert second.forms == (ingest.NUMBER if rows else 0)
 
 

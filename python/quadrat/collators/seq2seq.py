@@ -33,7 +33,8 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
         padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
-            `DataCollatorWithPadding`.
+            `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of `pad_values` are padded
+            like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
     Raises:

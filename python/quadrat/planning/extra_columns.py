@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from quadrat import _core
 from quadrat.input.rows import each_of
 from quadrat.ops.pad import pad
-from quadrat.support.columns import DEEP, ROWS, inferred_kind
-from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind, interop
+from quadrat.ragged import source_of
+from quadrat.support.columns import DEEP, PAD, ROWS, inferred_kind
+from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind
 
 LABELS = ("label", "labels", "label_ids")
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -57,12 +57,12 @@ def pad_extra_columns(
     for name in names:
         rows = [feature[name] for feature in features]
         try:
-            aligned = [len(row) for row in rows] == tokens
+            width = _width(collator, name, [len(row) for row in rows] == tokens, batch)
             batch[name] = pad(
                 rows,
                 padding_side=collator.tokenizer.padding_side,
-                max_length=batch[main].shape[1] if aligned else None,
-                pad_to_multiple_of=None if aligned else collator.pad_to_multiple_of,
+                max_length=width,
+                pad_to_multiple_of=collator.pad_to_multiple_of if width is None else None,
                 padding_value=collator.pad_values[name],
                 dtype=_dtype(rows, collator.pad_values[name], framework),
                 return_tensors=framework,
@@ -80,6 +80,19 @@ def pad_extra_columns(
     return batch
 
 
+def _width(collator: Any, name: str, aligned: bool, batch: Any) -> int | None:
+    """The width that a column is padded to; None for that of its own longest row."""
+    if aligned:
+        return int(batch[collator.tokenizer.model_input_names[0]].shape[1])
+    follows = follows_labels(name, getattr(collator, "_label_action", int)())
+    return int(batch["labels"].shape[1]) if follows and batch.get("labels") is not None else None
+
+
+def follows_labels(name: str, label_action: int) -> bool:
+    """Whether a column is as wide as the labels: the model compares what its decoder makes of it with them."""
+    return label_action == PAD and name.startswith("decoder_")
+
+
 def extra_kind(forms: int, kinds: int, float_kind: int | None, value_type: type) -> int | None:
     """The kind of a padded column of `pad_values`; None when its rows are not rows of numbers of one kind."""
     if forms & ~(ROWS | DEEP):
@@ -89,10 +102,9 @@ def extra_kind(forms: int, kinds: int, float_kind: int | None, value_type: type)
 
 
 def _dtype(rows: list[Any], value: Any, framework: Framework) -> str:
-    columns = _core.Columns()
-    columns.add_values(rows, interop())
-    forms, _, kinds, *_ = columns.describe(0)
+    source = source_of(rows)
+    forms, _, kinds, *_ = source.columns.describe(0)
     kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
-    if kind is None:
-        raise TypeError("its rows are not rows of numbers of one kind")
+    if kind is None or source.own is not None:
+        raise TypeError("its rows hold different kinds of numbers, or such as no kernel knows")
     return KINDS[kind]

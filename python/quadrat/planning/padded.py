@@ -17,7 +17,7 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import each_of
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
-from quadrat.planning.extra_columns import LABELS, extra_kind
+from quadrat.planning.extra_columns import LABELS, extra_kind, follows_labels
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, Labelling, Plan, PlanKey, Spec, planned, words_failed
 from quadrat.support import columns as col
@@ -245,7 +245,8 @@ def padded_plan(key: PlanKey) -> Plan:
         if labels is not None and name == labels:
             continue
         if name in extra:
-            steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind)))
+            follows = label is not None and labels is not None and follows_labels(name, label.action)
+            steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind, follows)))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.
             steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
@@ -340,9 +341,11 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     return col.HOLD, 0
 
 
-def _extra(name: str, shape: col.ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
+def _extra(
+    name: str, shape: col.ColumnShape, value_type: type, float_kind: int | None, follows: bool
+) -> tuple[int, int]:
     """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
     kind = extra_kind(shape.forms, shape.kinds, float_kind, value_type)
-    if kind is None:
-        raise ValueError(f"pad_values: column '{name}' is not made of rows of numbers of one kind")
-    return col.PAD if shape.aligned else col.PAD_OWN, kind
+    if kind is None:  # what falls back names the row
+        raise FallBack(f"column '{name}' of pad_values is not made of rows of numbers", "give rows of one kind")
+    return col.PAD if shape.aligned or follows else col.PAD_OWN, kind

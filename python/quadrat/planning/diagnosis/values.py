@@ -159,10 +159,15 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
         yield False, f"{where} is the float {value}, and {are} are ints; give [int({one}) for {one} in row]"
     elif isinstance(value, int) and not _fits_int64(value):
         yield True, f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
-    elif not inside and (size is None or role in _NOT_A_ROW) and (form := fast_form(value)) is not None:
-        yield False, f"{where} is {kind_of(value)}, not a list, array or tensor of numbers; give {form}"
-    elif size is None and not is_list:
-        yield False, f"{where} is {kind_of(value)}, which no tensor can hold; {_removal(column)}"
+    elif not is_list and (problem := _of_another_type(column, value, inside)) is not None:
+        yield False, f"{where} is {kind_of(value)}, {problem}"
+
+
+def _of_another_type(column: Column, value: Any, inside: bool) -> str | None:
+    unknown = dimensions(value) is None
+    if not inside and (unknown or column.role in _NOT_A_ROW) and (form := fast_form(value)) is not None:
+        return f"not a list, array or tensor of numbers; give {form}"
+    return f"which no tensor can hold; {_removal(column)}" if unknown else None
 
 
 def _is_good(row: Sequence[Any], role: Role) -> bool:
