@@ -10,7 +10,6 @@ import pathlib
 import platform
 import re
 import threading
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from quadrat import _core, config
 from quadrat.installed.tested import RANGES
 from quadrat.support import counts
 from support.command import here, run
+from support.mappings import Wrapped
 from support.strategies import make_tokenizer
 
 ROWS = [{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]
@@ -66,7 +66,7 @@ def test_errors_are_no_batches():
 
 def test_flattening_without_a_plan_is_counted_once():
     collator = quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, padding_free=True)
-    collator([MappingProxyType(row) for row in ROWS])
+    collator([Wrapped(row) for row in ROWS])
     assert (quadrat.stats().compiled, quadrat.stats().fell_back) == (0, 1)
 
 

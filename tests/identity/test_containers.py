@@ -116,8 +116,10 @@ def assert_alike(name, framework, made, *, known):
 @given(data=st.data())
 def test_every_mapping(name, framework, known, data):
     rows = full_batch(name)
-    several = st.lists(st.sampled_from(CARRIERS), min_size=len(rows), max_size=len(rows))
-    carriers = data.draw(several | st.sampled_from(CARRIERS).map(lambda one: [one] * len(rows)))
+    pops = name == "DataCollatorForMultipleChoice"  # transformers 4.x takes the labels out of the features
+    one = st.sampled_from([carrier for carrier in CARRIERS if not (pops and carrier is types.MappingProxyType)])
+    several = st.lists(one, min_size=len(rows), max_size=len(rows))
+    carriers = data.draw(several | one.map(lambda one: [one] * len(rows)))
     column, row = st.sampled_from(sorted(rows[0])), st.integers(0, len(rows) - 1)
     lacking = data.draw(st.lists(st.tuples(row, column), max_size=2))
     if data.draw(st.booleans()):  # a column that no row has

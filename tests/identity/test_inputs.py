@@ -110,6 +110,16 @@ def test_every_type_of_row(name, framework, data, equal):
     assert_identical(*samples.pair(name, return_tensors=framework), made)
 
 
+@pytest.mark.parametrize("name", samples.CLASSES)
+@pytest.mark.parametrize("form", ["memmap", "array of a class"])
+def test_arrays_of_classes_are_as_fast_as_others(caplog, name, form):
+    collator = samples.make(quadrat, name)
+    rows = [{key: in_form(value, ROW_FORMS[form]) for key, value in row.items()} for row in samples.batch(name)]
+    with caplog.at_level("DEBUG", logger="quadrat"):
+        collator(rows)
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("form", OTHER_ROWS)
 @pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorWithFlattening", "DefaultDataCollator"])
 def test_the_remedy_of_other_rows_is_the_form_that_is_fast(caplog, name, form):

@@ -323,6 +323,17 @@ def test_a_list_that_holds_itself(interops):
     assert columns_of([own], interops["exchange"]).describe(0)[0] == ingest.OTHER
 
 
+@pytest.mark.parametrize("depth", [1, 3, 4, 5])
+def test_lists_of_more_numbers_than_memory_holds(interops, depth):
+    """A list may hold another one many times. From 2**64 numbers on, sizes are none."""
+    row = [1] * 2**16
+    for _ in range(depth):
+        row = [row] * 2**16
+    columns = columns_of([row], interops["exchange"])
+    assert columns.describe(0)[0] == (ingest.LIST | ingest.DEEP if depth < 3 else ingest.OTHER)
+    assert columns.pad(0, 0, INT64, 2**62, False, 0) is not None
+
+
 @given(lengths=SIZES, trailing=TRAILING, kind=NUMBERS)
 def test_pieces(interops, guarded, *, lengths, trailing, kind):
     values = np.concatenate(rows_of(lengths, trailing, kind, "np"))

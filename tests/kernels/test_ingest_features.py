@@ -64,6 +64,13 @@ class OwnData(UserDict):
     data = property(lambda self: self.__dict__, lambda self, value: self.__dict__.update(value))
 
 
+class Equal(type(Custom)):
+    """Classes that say they are others."""
+
+    __eq__ = lambda cls, other: True  # noqa: E731
+    __hash__ = lambda cls: hash(types.MappingProxyType)  # noqa: E731
+
+
 READERS = ["__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get"]
 PLAIN = [
     *(dict, Row, OrderedDict, Reordered, with_lists, UserDict, BatchEncoding, Encoding, BatchFeature),
@@ -74,7 +81,13 @@ PLAIN = [
 ]
 OPAQUE = [
     *(overriding(base, name) for base in (dict, OrderedDict, UserDict) for name in READERS),
-    *(Custom, OwnData, overriding(BatchFeature, "__getitem__"), overriding(ChainMap, "__missing__")),
+    *(
+        Custom,
+        Equal("Own", (Custom,), {}),
+        OwnData,
+        overriding(BatchFeature, "__getitem__"),
+        overriding(ChainMap, "__missing__"),
+    ),
     *(lambda row: encoding_around(Custom(row)), lambda row: types.MappingProxyType(Custom(row)), lambda row: None),
     *(lambda row: ChainMap(row, Custom(row)), lambda row: ChainMap({}, with_lists(row))),
 ]

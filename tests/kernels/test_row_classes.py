@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quadrat import _core
-from quadrat.input import columns as ingest
+from quadrat.support import columns as ingest
 from quadrat.support import memory
 from support.ingest import KINDS, columns_of
 
@@ -90,6 +90,21 @@ def test_classes_that_change_something():
 def test_a_class_that_changes_later():
     cls = type("Later", (np.ndarray,), {})
     rows = [np.arange(3).view(cls)]
-    assert columns_of(rows, memory.interop()).describe(0)[0] == ingest.ARRAY | ingest.DERIVED
+    columns = columns_of(rows, memory.interop())
+    assert columns.describe(0)[0] == ingest.ARRAY | ingest.DERIVED
     cls.tolist = lambda self: [0]
+    out = np.empty(3)
+    assert columns.flatten(0, out.ctypes.data, KINDS.index("float64"), 3) == (_core.CODES.CHANGED, 0, -1)
     assert columns_of(rows, memory.interop()).describe(0)[0] == ingest.OTHER
+
+
+def test_no_code_of_torch_runs_for_a_tensor_whose_class_changes(monkeypatch):
+    """Not for the second look either, which no class between announces."""
+    row = torch.arange(3)
+    columns = columns_of([row], memory.interop())
+    assert columns.describe(0)[0] == ingest.TENSOR
+    row.__class__ = type("Derived", (torch.Tensor,), {})
+    monkeypatch.setattr(torch.Tensor, "__torch_function__", classmethod(lambda *_: pytest.fail("was called")))
+    out = np.empty(3)
+    assert columns.flatten(0, out.ctypes.data, KINDS.index("float64"), 3) is None
+    assert columns_of([row], memory.interop()).describe(0)[0] == ingest.TENSOR | ingest.DERIVED

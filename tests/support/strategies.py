@@ -89,12 +89,14 @@ OTHER_ROWS: dict[str, Any] = {
     "masked": lambda row: np.ma.masked_equal(np.array(row, np.int64), 8),
     "tensor of its own": lambda row: _tensor(row).as_subclass(Counting),
     "array.array": lambda row: array("q", row),
+    "memoryview": lambda row: memoryview(array("q", row)),
     "deque": deque,
     "Series": pd.Series,
     "Arrow's": pa.array,
     "range": lambda row: range(row[0], row[0] + len(row)) if row else range(0),
     "list of a class": type("Own", (list,), {}),
 }
+copyreg.pickle(memoryview, lambda view: (memoryview, (array(view.format, view),)))
 copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))  # type: ignore[arg-type,return-value]
 WRAPPERS: dict[str, Any] = {
     "dict": dict,

@@ -118,7 +118,7 @@ void register_constants(py::module_& m) {
                 Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks);
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
                 Fact::own_absent);
-    QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::proxy, Way::chain);
+    QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::chain);
     QUADRAT_ADD("SOURCES", Source::torch, Source::torch_double, Source::numpy, Source::numpy_legacy, Source::python);
     QUADRAT_ADD("PIECES", piece_joins, piece_apart, piece_kept, piece_missing);
     QUADRAT_ADD("CODES", Code::row_too_long, Code::bad_start, Code::no_conversion, Code::out_of_range, Code::wrong_type,

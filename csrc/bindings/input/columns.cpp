@@ -65,7 +65,7 @@ const void* items_of(PyObject* owner) {
 // One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
 Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                         std::int64_t out_size) {
-    const bool stream = streams(out_size, item_size(kind));
+    const bool stream = streams(out_size, item_size(kind)), nested = !column.trailing.empty();
     for (std::int64_t i = 0; i < start.size; ++i) {
         const auto at = static_cast<std::size_t>(i);
         const Row& row = column.rows[at];
@@ -75,7 +75,7 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         if (i + 1 < start.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
             const char* const next =
                 static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
-            const std::int64_t length = column.rows[at + 1].length, items = column.lengths[at + 1];
+            const std::int64_t length = column.rows[at + 1].length, items = nested ? column.lengths[at + 1] : length;
             prefetch_copy(items_of(column.owners[at + 1].ptr()), items * static_cast<std::int64_t>(sizeof(PyObject*)),
                           stream ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
         }
@@ -87,11 +87,10 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         } else {
             char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
             PyObject* const owner = column.owners[at].ptr();
-            status = column.trailing.empty()
-                         ? decode_row(owner, row, kind, target, stream)
-                         : decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind},
-                                         {column.trailing.data(), static_cast<std::int64_t>(column.trailing.size())},
-                                         column.inner, kind, target);
+            status = nested ? decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind},
+                                            {column.trailing.data(), static_cast<std::int64_t>(column.trailing.size())},
+                                            column.inner, kind, target)
+                            : decode_row(owner, row, kind, target, stream);
         }
         if (!status) {
             status.row = i;

@@ -58,6 +58,12 @@ private:
 
 enum class Tensors : std::uint8_t { none, plain, derived };
 
+Tensors tensors_in(PyObject* value, const Interop& interop) {
+    return interop.is_tensor(value)                 ? Tensors::plain
+           : interop.base_of(value) == Base::tensor ? Tensors::derived
+                                                    : Tensors::none;
+}
+
 // A block of rows: asks for what a view of each value reads, and for the first lines of its data.
 class LookAhead {
 public:
@@ -94,13 +100,12 @@ private:
             const auto* const array = py::detail::array_proxy(value);
             prefetch(array->dimensions);
             prefetch_lines(array->data, bytes_ahead);
-        } else if (interop_.is_tensor(value)) {
-            if (interop_.knows_tensors()) {
+        } else {
+            const Tensors found = tensors_in(value, interop_);
+            if (found == Tensors::plain && interop_.knows_tensors()) {
                 parts_.push_back(next_part(value, sizeof(PyObject)));
             }
-            return Tensors::plain;
-        } else if (!PyTuple_CheckExact(value) && interop_.base_of(value) == Base::tensor) {
-            return Tensors::derived;
+            return found;
         }
         return Tensors::none;
     }
@@ -190,18 +195,18 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
         return {};
     }
     std::optional<WithoutModes> without_modes;
+    Tensors tensors = Tensors::none;
     meanwhile->emplace();
     for (std::size_t i = 0; i < column.owners.size(); ++i) {
         PyObject* const owner = column.owners[i].ptr();
         Row& seen = column.rows[i];
-        const bool derived = owner != nullptr && (column.forms & form_derived) != 0;
-        const bool tensor =
-            owner != nullptr && (interop_->is_tensor(owner) || (derived && interop_->base_of(owner) == Base::tensor));
-        if (owner == nullptr || seen.data == nullptr || (tensor && interop_->exchange() == nullptr)) {
+        const Tensors found = owner == nullptr ? Tensors::none : tensors_in(owner, *interop_);
+        if (owner == nullptr || seen.data == nullptr || (found != Tensors::none && interop_->exchange() == nullptr)) {
             continue;
         }
-        if (tensor && !without_modes) {
-            without_modes.emplace(*interop_, derived);
+        if (found > tensors) {
+            without_modes.emplace(*interop_, found == Tensors::derived);
+            tensors = found;
         }
         Row now;
         Trailing dimensions;

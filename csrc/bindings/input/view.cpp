@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <tuple>
 
 #include "../errors.hpp"
@@ -155,7 +156,9 @@ bool view_scalar(PyObject* object, const Interop& interop, Row* row) {
         trailing->push_back(PySequence_Size(inner.ptr()));
         inner = item_of(inner.ptr(), 0);
     }
-    return inner && !trailing->empty() && number_kind(inner.ptr(), &row->kind) ? form | form_deep : form_other;
+    const std::int64_t elements = elements_of(*trailing);
+    const bool fits = elements > 0 && row->length <= std::numeric_limits<std::int64_t>::max() / elements;
+    return fits && inner && !trailing->empty() && number_kind(inner.ptr(), &row->kind) ? form | form_deep : form_other;
 }
 
 }  // namespace

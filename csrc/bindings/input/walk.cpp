@@ -55,13 +55,14 @@ py::object PlainDicts::dict_of(py::object feature) {
     if (!feature || PyDict_CheckExact(feature.ptr())) {
         return feature;
     }
+    if (Py_TYPE(feature.ptr()) == &PyDictProxy_Type) {
+        return if_dict(shown_by(feature));
+    }
     switch (interop_.is_wrapper(feature.ptr()) ? Way::wrapper : way_of(feature.ptr())) {
         case Way::dict:
             return feature;
         case Way::wrapper:
             return if_dict(attribute(feature, "data"));
-        case Way::proxy:
-            return if_dict(shown_by(feature));
         case Way::chain:
             return joined(attribute(feature, "maps"));
         case Way::opaque:

@@ -135,7 +135,7 @@ def _word_plan(key: PlanKey) -> Plan:
     if shape.forms == col.LIST:
         left = key.options
         whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and left)  # nothing, on the left, overwrites all
-    elif shape.forms == col.ARRAY:
+    elif shape.forms & ~(col.DERIVED if key.framework == "pt" else 0) == col.ARRAY:
         converts = key.framework == "pt" and not shape.kinds & ~_ARRAY_KINDS
         whole = not shape.empty and (shape.kinds == col.PYTHON_INTS or converts)
     else:

@@ -120,9 +120,8 @@ def bytes_per_token(array: Any, lead: int) -> int:
 
 def fast_form(row: Any) -> str | None:
     """Code that makes of `row` one that the kernels read; None where it is one, or nothing does."""
-    columns, cls = _core.Columns(), type(row)
-    columns.add_values([row], memory.interop())
-    if not columns.describe(0)[0] & _core.FORMS.OTHER:
+    cls = type(row)
+    if _is_read(row) or (isinstance(row, (np.ndarray, np.generic)) and not _is_read(np.asarray(row))):
         return None
     if is_tensor(row):
         is_plain = cls.__name__ in ("Tensor", "Parameter") and cls.__module__.partition(".")[0] == "torch"
@@ -131,6 +130,12 @@ def fast_form(row: Any) -> str | None:
         return "np.asarray(row)"
     sequence = isinstance(row, (Sequence, deque)) and not isinstance(row, (str, bytes))
     return "list(row)" if sequence and cls not in (list, tuple) else None
+
+
+def _is_read(row: Any) -> bool:
+    columns = _core.Columns()
+    columns.add_values([row], memory.interop())
+    return not columns.describe(0)[0] & _core.FORMS.OTHER
 
 
 # From here on numbers round to infinity.

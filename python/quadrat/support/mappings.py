@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import ChainMap, OrderedDict, UserDict, defaultdict
-from types import MappingProxyType
 
 from quadrat import _core
 
@@ -16,21 +15,21 @@ _READERS = frozenset(
 
 # How a mapping may be read: not at all, or as a dict, see csrc/bindings/input/walk.hpp.
 _WAYS = _core.WAYS
-_EXACT: dict[type, int] = {MappingProxyType: _WAYS.PROXY, ChainMap: _WAYS.CHAIN}
 
 
 def way_to_read(cls: type) -> int:
     """How mappings of a class are read without calling code of theirs, but `__missing__`."""
-    if (way := _EXACT.get(cls)) is not None:
-        return way
+    if cls is ChainMap:
+        return _WAYS.CHAIN
     wrappers = (*_of_transformers(), UserDict)
-    lineage = cls.__mro__
-    base = next((one for one in lineage if one in (dict, OrderedDict, defaultdict, *wrappers)), None)
-    if base is None or any(not _READERS.isdisjoint(vars(one)) for one in lineage[: lineage.index(base)]):
-        return _WAYS.OPAQUE
-    if base not in wrappers:
-        return _WAYS.DICT
-    return _WAYS.OPAQUE if hasattr(cls, "data") else _WAYS.WRAPPER
+    for one in cls.__mro__:  # by identity: a metaclass may say that classes are equal
+        if any(one is base for base in (dict, OrderedDict, defaultdict)):
+            return _WAYS.DICT
+        if any(one is base for base in wrappers):
+            return _WAYS.OPAQUE if hasattr(cls, "data") else _WAYS.WRAPPER
+        if not _READERS.isdisjoint(vars(one)):
+            break
+    return _WAYS.OPAQUE
 
 
 def _of_transformers() -> tuple[type, ...]:
