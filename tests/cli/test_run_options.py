@@ -1,5 +1,6 @@
 """Each option of `quadrat run` acts, or a line says that it does not and why; it never ends a script."""
 
+import json
 import re
 import subprocess
 
@@ -162,3 +163,27 @@ def test_a_report_that_cannot_be_written_at_the_end_is_shown(tmp_path):
     shown, lost = found.stderr.splitlines()
     assert shown.startswith("quadrat run: 1 batches, 1 of them compiled")
     assert lost == f"quadrat run: {tmp_path}/reports/report.json is not written: No such file or directory"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_without_a_label_are_counted(tmp_path, workers):
+    """In numbers of each kind; of those with another label, or without rows, nothing is said."""
+    (tmp_path / "script.py").write_text(
+        f"""
+import torch, transformers
+from torch.utils.data import DataLoader
+if __name__ == "__main__":
+    label, rows = transformers.DefaultDataCollator(), []
+    for labels in ([-100, -100], [-100, 5], [], [-100]):
+        for values in (labels, torch.tensor(labels, dtype=torch.bfloat16), torch.tensor(labels)):
+            rows.append({{"x": 1, "labels": values}})
+    rows += [{{"x": 1, "label": -100}}, {{"x": 1, "label": 0}}, {{"x": 1}}]
+    for _ in range(2):
+        assert len(list(DataLoader(rows, collate_fn=label, num_workers={workers}))) == 15
+"""
+    )
+    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py")
+    assert json.loads((tmp_path / "report.json").read_text())["unlabelled"] == 14
+    assert found.stderr.count("a batch has no label left") == 1
+    assert "14 of them had no label left" in found.stderr

@@ -14,11 +14,12 @@ from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
 
 # Rows of the batches that a budget is compared with.
 _FEWEST = 64
+UNLABELLED = "no label left (all are -100), so that the loss is nan or 0"
 
 
 def merged(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The numbers of all processes added up, and what a token budget would compute."""
-    names = ("processes", "compiled", "fell_back", "computed", "cut", "trimmed")
+    names = ("processes", "compiled", "fell_back", "computed", "cut", "trimmed", "unlabelled")
     total: dict[str, Any] = dict.fromkeys(names, 0)
     total |= {name: Counter() for name in ("causes", "options", "lengths", "widths")}
     for one in processes:
@@ -56,6 +57,8 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
         made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled, and {fallen:,} fell back"
         lines = [f"{made}; {total['seconds']:.3g} s in collators"]
     lines += [f"  {batches:,} times {cause}" for cause, batches in total["causes"].items()]
+    if total["unlabelled"]:
+        lines.append(f"{total['unlabelled']:,} of them had {UNLABELLED}")
     trims = "--trim" in of_trainer
     stored = total["cut"] > LITTLE_PADDING * total["computed"]
     if total["computed"]:

@@ -24,7 +24,7 @@ import quadrat
 from quadrat.batching.trim import span_of
 from quadrat.cli.command import complain, one_line
 from quadrat.cli.run import VARIABLE, Options
-from quadrat.cli.run_report import merged, show
+from quadrat.cli.run_report import UNLABELLED, merged, show
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.support.counts import counting
 
@@ -40,6 +40,7 @@ class _Seen:
         self.own = threading.local()  # `computed`: the tokens of the last batch of a thread
         self.seconds, self.computed, self.tokens = 0.0, 0, 0
         self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
+        self.unlabelled = 0  # batches whose labels are all ignored
         self.lengths: Counter[int] = Counter()
         self.widths: Counter[int] = Counter()  # of batches that trim would cut
         self.options: Counter[str] = Counter()  # how many Trainers and loaders each of them met
@@ -49,15 +50,18 @@ class _Seen:
 
     def add(self, seconds: float, batch: Any, multiple_of: Any) -> None:
         """Adds a batch and the time that it took."""
-        sizes = _sizes(batch, multiple_of)
+        sizes, unlabelled = _sizes(batch, multiple_of), _is_unlabelled(batch)
         self.own.computed = sizes.computed
         with self.lock:
             self.seconds += seconds
+            self.unlabelled += unlabelled
             self.computed += sizes.computed
             self.tokens += sizes.tokens
             self.cut += sizes.cut
             self.widths.update([sizes.width] * (sizes.cut > 0))
             self.lengths.update(sizes.lengths)
+        if unlabelled:
+            _say_once("unlabelled", f"a batch has {UNLABELLED}: look at what truncates rows and ignores labels")
         if os.getpid() != OPTIONS.process and time.monotonic() > self.written + _EVERY:
             with contextlib.suppress(OSError):
                 _leave()  # a worker may end without notice
@@ -79,7 +83,7 @@ class _Seen:
         is_worker = multiprocessing.parent_process() is not None
         return {
             **made._asdict(),
-            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed")},
+            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed", "unlabelled")},
             **{name: getattr(self, name) for name in ("lengths", "widths", "options")},
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
@@ -116,6 +120,11 @@ def _sizes(batch: Any, multiple_of: Any) -> _Sizes:
         return _Sizes()
     lengths = np.diff(bounds.tolist())
     return _Sizes(ids.shape[1], int(lengths.sum()), lengths.tolist())
+
+
+def _is_unlabelled(batch: Any) -> bool:
+    labels: Any = batch.get("labels") if isinstance(batch, Mapping) and not isinstance(batch, DeferredBatch) else None
+    return 0 not in getattr(labels, "shape", (0,)) and bool((labels == -100).all())
 
 
 def loaded(name: str) -> None:
@@ -343,13 +352,25 @@ def _say_of(trainer: Any, text: str) -> None:
         say(text)
 
 
+def _say_once(name: str, text: str) -> None:
+    """Says what no process of this run has said under this name."""
+    with contextlib.suppress(OSError):
+        (_folder() / name).touch(exist_ok=False)
+        say(text)
+
+
+def _folder() -> Path:
+    """Where the processes of this run leave what others read. Raises OSError."""
+    folder = Path(OPTIONS.folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
 def _leave() -> None:
     """Leaves the numbers of this process in a file. Raises OSError."""
-    folder, own = Path(OPTIONS.folder), os.getpid()
-    if not _seen.written:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to somebody else")
+    folder, own = _folder(), os.getpid()
     _seen.written = time.monotonic()
     name = f"main-{own}.json" if own == OPTIONS.process else f"{own}.json"
     part = folder / f"{name}.part"
