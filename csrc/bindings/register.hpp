@@ -13,7 +13,7 @@ using Register = void(py::module_&);
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 Register register_allocate, register_arrow, register_batching, register_columns, register_constants, register_gathered,
-    register_generator, register_guard, register_interop, register_kernels, register_labels, register_permutation_mask,
-    register_philox, register_recipe, register_table, register_word_labels;
+    register_generator, register_interop, register_kernels, register_labels, register_permutation_mask, register_philox,
+    register_recipe, register_table, register_word_labels;
 
 }  // namespace quadrat

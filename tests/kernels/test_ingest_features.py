@@ -1,6 +1,7 @@
 """Features to columns: the mappings that are read, those that answer in a way of their own, and user code meanwhile."""
 
 import asyncio
+import functools
 import random
 import types
 from collections import ChainMap, OrderedDict, UserDict
@@ -125,13 +126,16 @@ def test_collects_nothing_else(features):
     assert _core.collect(features, None, memory.interop()) is None
 
 
+WIDTH = 4
+
+
 def nested_batch(data, choices):
     """Features with at least so many rows of tokens in each column but one, which has a number."""
     count, chance = data.draw(st.integers(1, 5) | st.integers(60, 140)), random.Random(data.draw(st.integers(0, 2**32)))
 
     def column():
         forms = [chance.choice([list, list, tuple, np.array]) for _ in range(choices + chance.randrange(3))]
-        rows = [form([chance.randrange(-10, 70000) for _ in range(chance.randrange(5))]) for form in forms]
+        rows = [form([chance.randrange(-10, 70000) for _ in range(chance.randrange(WIDTH + 1))]) for form in forms]
         return chance.choice([list, tuple])(rows)
 
     features = [{"ids": column(), "plain": chance.randrange(9), "mask": column()} for _ in range(count)]
@@ -139,19 +143,33 @@ def nested_batch(data, choices):
     return features
 
 
+def recipe_of(plan, facts=(), **spec):
+    recipe = _core.Recipe(plan_cache.Spec("np", plan_cache.planned(plan), **spec), facts, memory.interop())
+    return functools.partial(_core.Recipes((recipe,)).runner(), None)
+
+
+def made_of_choices(features, main="ids"):
+    """The batch of a recipe for multiple choice; None for features that are no such examples."""
+
+    def plan(key):
+        steps = [(name, index, ingest.PAD, INT64) for index, name in enumerate(key.names) if name != "plain"]
+        return plan_cache.Plan((*steps, ("plain", key.names.index("plain"), ingest.NUMBERS, INT64)))
+
+    values = dict.fromkeys(("ids", "mask", "further"), 0)
+    form = {"plain": "plain", "main": main, "layout": BatchLayout(WIDTH)}
+    return recipe_of(plan, **form, values=lambda collator, key: values)(features)
+
+
 @given(choices=st.integers(1, 4), container=st.sampled_from([list, tuple]), data=st.data())
-def test_collects_the_first_rows_of_each_feature(guarded, choices, container, data):
+def test_takes_the_first_rows_of_each_feature(choices, container, data):
     rows = nested_batch(data, choices)
     carriers = data.draw(st.lists(st.sampled_from([dict, BatchEncoding]), min_size=1, max_size=3))
-    features = container(carriers[at % len(carriers)](row) for at, row in enumerate(rows))
-    names, columns, found = _core.collect_nested(features, "plain", "ids", memory.interop())
-    assert found == choices
-    assert names == ("ids", "plain", "mask")
-    assert [columns.count(index) for index in range(3)] == [len(rows) * choices, len(rows), len(rows) * choices]
-    for index in (0, 2):
-        expected = [token for row in rows for tokens in row[names[index]][:choices] for token in tokens]
-        assert flat(columns, index, guarded, "float64") == expected
-    assert columns.describe(1)[:2] == (ingest.NUMBER, ingest.NUMBER)
+    batch = made_of_choices(container(carriers[at % len(carriers)](row) for at, row in enumerate(rows)))
+    assert list(batch) == ["ids", "mask", "plain"]
+    assert batch["plain"].tolist() == [row["plain"] for row in rows]
+    for name in ("ids", "mask"):
+        taken = [[list(one) for one in row[name][:choices]] for row in rows]
+        assert batch[name].tolist() == [[one + [0] * (WIDTH - len(one)) for one in row] for row in taken]
 
 
 SPOILT = {
@@ -166,31 +184,35 @@ SPOILT = {
 
 @pytest.mark.parametrize("what", SPOILT)
 @given(data=st.data())
-def test_collects_no_other_nested_rows(what, data):
+def test_takes_no_other_nested_rows(what, data):
     features = nested_batch(data, 2)
     later = data.draw(st.integers(0, len(features) - 1))
     SPOILT[what](features[later])
-    collected = _core.collect_nested(features, "plain", "ids", memory.interop())
+    batch = made_of_choices(features)
     if what == "fewer rows" and later == 0:
-        assert collected[2] == 1
+        assert batch["ids"].shape[:2] == (len(features), 1)
     elif len(features) == 1 and what in ("a further name", "a name less"):  # then these are the names
-        assert len(collected[0]) == (4 if what == "a further name" else 2)
+        assert len(batch) == (4 if what == "a further name" else 2)
     else:
-        assert collected is None
+        assert batch is None
 
 
-@pytest.mark.parametrize(("carriers", "collected"), [(PLAIN, True), (OPAQUE, False)], ids=["plain", "opaque"])
-def test_collects_nested_rows_of_plain_mappings_only(carriers, collected):
+@pytest.mark.parametrize(("carriers", "taken"), [(PLAIN, True), (OPAQUE, False)], ids=["plain", "opaque"])
+def test_takes_nested_rows_of_plain_mappings_only(carriers, taken):
     row = {"ids": [[1], [2]], "plain": 0}
     for carrier in carriers:
-        assert (_core.collect_nested([row, carrier(row)], "plain", "ids", memory.interop()) is not None) == collected
-        assert (_core.collect_nested([carrier(row)], "plain", "ids", memory.interop()) is not None) == collected
+        assert (made_of_choices([row, carrier(row)]) is not None) == taken
+        assert (made_of_choices([carrier(row)]) is not None) == taken
 
 
-@pytest.mark.parametrize("features", [[], (), iter([{"a": [[1]]}]), {"a": [[1]]}, "a", None, [None], [[1]]])
-def test_collects_no_other_nested_features(features):
-    assert _core.collect_nested(features, "plain", "a", memory.interop()) is None
-    assert _core.collect_nested([{"a": []}], "plain", "a", memory.interop()) is None
+EXAMPLE = {"plain": 0, "ids": [[1]]}
+
+
+@pytest.mark.parametrize(
+    "features", [[], (), iter([EXAMPLE]), EXAMPLE, "a", None, [None], [[1]], [{"plain": 0, "ids": []}], [{"plain": 0}]]
+)
+def test_takes_no_other_nested_features(features):
+    assert made_of_choices(features) is None
 
 
 @given(count=st.integers(1, 200), moment=st.integers(0, 199), left=st.integers(0, 199))
@@ -311,14 +333,15 @@ class Raising:
 @pytest.mark.parametrize("error", [*ASKED, *FALLS_BACK])
 def test_clears_only_errors_that_the_reference_raises_again(error):
     raising = Raising(error)
-    features = [{"ids": [1]}, {raising: 0, "ids": [2]}]
-    guard = _core.Guard(((CALL, raising, None, 0),))
-    columns = _core.Columns()
+    features = [{"ids": [1], "a": [1]}, {raising: 0, "ids": [2], "a": [2]}]
+    guarded = recipe_of(lambda key: plan_cache.Plan(), ((CALL, raising, None, 0),), names=("a",))
+    optional = recipe_of(lambda key: plan_cache.Plan(), names=("a",), optional="ids")
+    assert optional(features[:1]) == {}
     raising.armed = True
     calls = [
         lambda: _core.collect(features, ("ids",), memory.interop()),
-        lambda: columns.add_optional(features, "ids", memory.interop()) == -1 or None,
-        lambda: guard.holds(None) or None,
+        lambda: optional(features),
+        lambda: guarded(features),
     ]
     for call in calls:
         if error in FALLS_BACK:
@@ -332,10 +355,9 @@ def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
     values, offsets = np.arange(6), np.array([0, 3, 6])
     column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
     rows, interop = _core.TableRows(_core.Table(("ids",), [column])), memory.interop()
-    plan = plan_cache.planned(lambda key: plan_cache.Plan((("ids", 0, ingest.STACK, INT64),)))
-    run = _core.Recipes((_core.Recipe(plan_cache.Spec("np", plan), (), interop),)).runner()
-    assert run(None, rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    run = recipe_of(lambda key: plan_cache.Plan((("ids", 0, ingest.STACK, INT64),)))
+    assert run(rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
     offsets[1] = 99
-    for call in (lambda: _core.collect(rows, None, interop), lambda: run(None, rows)):
+    for call in (lambda: _core.collect(rows, None, interop), lambda: run(rows)):
         with pytest.raises(ValueError, match="damaged"):
             call()

@@ -48,7 +48,7 @@ calls = {
     "a new object": _core.Columns,
     "one that is returned": lambda: _core.collect(rows, None, kept)[1].signature(0, 1),
     "one that keeps another": lambda: _core.Columns().add_values([[1], [2]], kept),
-    "a guard": lambda: _core.Guard(()),
+    "one with a base class": lambda: _core.CausalLabels(0),
 }
 for name, call in calls.items():
     call()

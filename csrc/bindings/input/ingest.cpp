@@ -149,7 +149,11 @@ std::int64_t Columns::add_optional(const py::object& features, const py::object&
             if (!feature) {
                 return -1;
             }
-            py::object value = Walk::lookup(feature, name.ptr());
+            bool failed = false;
+            py::object value = Walk::lookup(feature, name.ptr(), &failed);
+            if (failed) {
+                return -1;
+            }
             found += value ? 1 : 0;
             column.hold(value ? std::move(value) : py::list());
         }

@@ -76,7 +76,7 @@ py::object PlainDicts::if_dict(py::object held) {
     return plain ? held : py::object();
 }
 
-py::object Walk::lookup(const py::object& dict, PyObject* name) {
+py::object Walk::lookup(const py::object& dict, PyObject* name, bool* failed) {
     PyObject* found = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
     PyDict_GetItemRef(dict.ptr(), name, &found);
@@ -84,8 +84,11 @@ py::object Walk::lookup(const py::object& dict, PyObject* name) {
     found = PyDict_GetItemWithError(dict.ptr(), name);
     Py_XINCREF(found);
 #endif
-    if (found == nullptr) {
+    if (found == nullptr && PyErr_Occurred() != nullptr) {
         clear_error();
+        if (failed != nullptr) {
+            *failed = true;
+        }
     }
     return py::reinterpret_steal<py::object>(found);
 }

@@ -70,8 +70,8 @@ public:
         return true;
     }
 
-    // dict[name], or empty.
-    static py::object lookup(const py::object& dict, PyObject* name);
+    // dict[name], or empty. failed: set where a comparison of keys has raised an error, which is cleared.
+    static py::object lookup(const py::object& dict, PyObject* name, bool* failed = nullptr);
 
 private:
     bool fetch(Py_ssize_t first, Py_ssize_t count);

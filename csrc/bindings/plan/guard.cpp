@@ -4,7 +4,6 @@
 
 #include "../classes.hpp"
 #include "../errors.hpp"
-#include "../register.hpp"
 
 namespace quadrat {
 
@@ -125,12 +124,6 @@ bool Guard::check(const Check& fact, PyObject* object) {
         return false;
     }
     return same;
-}
-
-void register_guard(py::module_& m) {
-    bind_class<Guard>(m, "Guard")
-        .def(py::init<const py::tuple&>(), "facts"_a)
-        .def("holds", &Guard::holds_for, "collator"_a);
 }
 
 }  // namespace quadrat

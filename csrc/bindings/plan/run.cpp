@@ -15,14 +15,6 @@
 namespace quadrat {
 namespace {
 
-// Columns for Python to decide about, which takes code of the user's.
-py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
-    columns->keep_alive(interop);
-    columns->look(interop.cast<const Interop&>());
-    columns->invalidate();
-    return py::cast(std::move(columns));
-}
-
 // The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
 py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, Framework torch,
                const py::tuple& fields, py::object deferred) {
@@ -77,13 +69,6 @@ void register_columns(py::module_& m) {
                 self.add_values(values, interop.cast<const Interop&>());
             },
             "values"_a, "interop"_a)
-        .def(
-            "add_optional",
-            [](Columns& self, const py::object& features, const py::object& name, const py::object& interop) {
-                self.keep_alive(interop);
-                return self.add_optional(features, name, interop.cast<const Interop&>());
-            },
-            "features"_a, "name"_a, "interop"_a)
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
              "trailing"_a = py::tuple())
         .def(
@@ -125,7 +110,6 @@ void register_columns(py::module_& m) {
             "main"_a, "width"_a)
         .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a, "deferred"_a = py::none())
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
-        .def("steps_forward", &Columns::steps_forward, "index"_a)
         .def(
             "pad",
             [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t width, Side left,
@@ -158,7 +142,10 @@ void register_columns(py::module_& m) {
             if (!collect_columns(features, names, interop.cast<const Interop&>(), &keys, columns.get())) {
                 return py::none();
             }
-            return py::make_tuple(keys, seen(std::move(columns), interop));
+            columns->keep_alive(interop);
+            columns->look(interop.cast<const Interop&>());
+            columns->invalidate();  // Python decides about them, which takes code of the user's
+            return py::make_tuple(keys, py::cast(std::move(columns)));
         },
         "features"_a, "names"_a, "interop"_a);
     m.def(
@@ -168,18 +155,6 @@ void register_columns(py::module_& m) {
             return found ? found : py::object(py::none());
         },
         "feature"_a, "interop"_a);
-    m.def(
-        "collect_nested",
-        [](const py::object& features, const py::object& plain, const py::object& main,
-           const py::object& interop) -> py::object {
-            py::tuple keys;
-            auto columns = std::make_unique<Columns>();
-            const auto& types = interop.cast<const Interop&>();
-            const std::int64_t choices = collect_choices(features, plain, main, types, &keys, columns.get());
-            return choices == 0 ? py::object(py::none())
-                                : py::make_tuple(keys, seen(std::move(columns), interop), choices);
-        },
-        "features"_a, "plain"_a, "main"_a, "interop"_a);
 }
 
 }  // namespace quadrat
