@@ -14,18 +14,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import quadrat
-from quadrat.batching.trim import span_of
+from quadrat.cli.batch_sizes import is_unlabelled, sizes_of
 from quadrat.cli.command import complain, one_line
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import UNLABELLED, merged, show
-from quadrat.deferred.batch import DeferredBatch
 from quadrat.support.counts import counting
 
 _EVERY = 1.0  # seconds between the numbers that a worker leaves
@@ -50,7 +49,7 @@ class _Seen:
 
     def add(self, seconds: float, batch: Any, multiple_of: Any) -> None:
         """Adds a batch and the time that it took."""
-        sizes, unlabelled = _sizes(batch, multiple_of), _is_unlabelled(batch)
+        sizes, unlabelled = sizes_of(batch, multiple_of), is_unlabelled(batch)
         self.own.computed = sizes.computed
         with self.lock:
             self.seconds += seconds
@@ -91,40 +90,6 @@ class _Seen:
 
 
 _seen = _Seen()
-
-
-class _Sizes(NamedTuple):
-    """The tokens of a batch; 0 of one without tokens."""
-
-    computed: int = 0  # by a model
-    tokens: int = 0  # that are not padding
-    lengths: Sequence[int] = ()  # of the rows
-    cut: int = 0  # by trim
-    width: int = 0
-
-
-def _sizes(batch: Any, multiple_of: Any) -> _Sizes:
-    if not isinstance(batch, Mapping) or isinstance(batch, DeferredBatch):  # which would be made here
-        return _Sizes()
-    mask: Any = batch.get("attention_mask")
-    ids: Any = batch.get("input_ids")
-    bounds = batch.get("cu_seq_lens_q")
-    shape: Any = getattr(mask, "shape", ())
-    if len(shape) == 2 or (len(shape) == 3 and shape == getattr(ids, "shape", ())):
-        used = np.asarray(mask) != 0  # packed rows count their sequences in it
-        kept, sizes = span_of(used, multiple_of), used.sum(-1)
-        lengths = sizes if len(shape) == 2 else sizes.max(1) * shape[1]
-        cut = math.prod(shape[:-1]) * (shape[-1] - kept.stop + kept.start)
-        return _Sizes(math.prod(shape), int(sizes.sum()), lengths.tolist(), cut, shape[-1])
-    if bounds is None or getattr(ids, "ndim", 0) != 2:
-        return _Sizes()
-    lengths = np.diff(bounds.tolist())
-    return _Sizes(ids.shape[1], int(lengths.sum()), lengths.tolist())
-
-
-def _is_unlabelled(batch: Any) -> bool:
-    labels: Any = batch.get("labels") if isinstance(batch, Mapping) and not isinstance(batch, DeferredBatch) else None
-    return 0 not in getattr(labels, "shape", (0,)) and bool((labels == -100).all())
 
 
 def loaded(name: str) -> None:
