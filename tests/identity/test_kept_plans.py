@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from transformers import EsmTokenizer, PerceiverTokenizer
 
 import quadrat
+from support import samples
 from support.compare import assert_identical, assert_same_outcome
 from support.masking import make_masking_tokenizer, make_pair
 from support.strategies import features, make_tokenizer
@@ -99,6 +100,24 @@ def test_such_batches_are_known_after_the_first(options):
         assert knows(collator, rows(4, 4) if equal else rows(4, 2))
         if collator.padding == "max_length":
             assert type(vars(collator)["_quadrat_pt"](collator, rows(40, 2))) is tuple
+
+
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_another_collator_with_the_same_options_knows_the_batches(name):
+    collator = samples.make(quadrat, name, **{option: None for option in samples.SAMPLES[name][0] if option == "seed"})
+    equal, other, batch = copy.copy(collator), copy.copy(collator), samples.batch(name)
+    other.another = None
+    assert not knows(collator, batch)
+    assert knows(equal, batch)
+    assert not knows(other, batch)
+
+
+def test_epochs_are_not_shared():
+    tokenizer = make_masking_tokenizer()
+    first, second = (make_pair(tokenizer, {"rng": "philox"}, both=False) for _ in range(2))
+    first.set_epoch(1)
+    masks = [one(rows(60, 50))["labels"].tolist() for one in (first, second, first, second)]
+    assert masks[0] == masks[2] != masks[1] == masks[3]
 
 
 def test_extra_columns_are_known_until_their_values_change():

@@ -63,12 +63,15 @@ PADDING_COLLATORS = ["DataCollatorWithPadding", "DataCollatorForTokenClassificat
         st.tuples(features() | features(labels="labels"), st.sampled_from(["nothing"] * 9 + sorted(CHANGES))),
         min_size=2,
         max_size=6,
-    )
+    ),
+    st.booleans(),
 )
-def test_changes_between_batches(name, steps):
+def test_changes_between_batches(name, steps, anew):
+    """Of one collator, or of a new one for each batch, which shares what the others know."""
     reference = getattr(transformers, name)(make_tokenizer())
     collator = getattr(quadrat, name)(make_tokenizer())
     for batch, change in steps:
+        collator = copy.copy(collator) if anew else collator
         assert_identical(reference, collator, batch)
         for one in (reference, collator):
             if not (change == "mask dropped in place" and "attention_mask" not in one.tokenizer.model_input_names):

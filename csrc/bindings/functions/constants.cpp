@@ -117,7 +117,7 @@ void register_constants(py::module_& m) {
                 Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,
                 Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks);
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
-                Fact::own_absent);
+                Fact::own_absent, Fact::own_set);
     QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::chain);
     QUADRAT_ADD("SOURCES", Source::torch, Source::torch_double, Source::numpy, Source::numpy_legacy, Source::python);
     QUADRAT_ADD("PIECES", piece_joins, piece_apart, piece_kept, piece_missing);

@@ -55,7 +55,9 @@ bool Guard::holds(const py::handle& subject) const {
     if (!own_.empty() && (!subject || !PyDict_CheckExact(subject.ptr()))) {
         return false;
     }
-    const auto good = [](const Check& fact) { return check(fact, fact.object.ptr()); };
+    const auto good = [&](const Check& fact) {  // sets change without their dict
+        return check(fact, fact.fact == Fact::own_set ? subject.ptr() : fact.object.ptr());
+    };
     if (!std::all_of(others_.begin(), others_.end(), good)) {
         return false;
     }
@@ -111,6 +113,12 @@ bool Guard::check(const Check& fact, PyObject* object) {
             for (Py_ssize_t i = 0; same && i < size; ++i) {
                 same = PyList_GET_ITEM(object, i) == PyTuple_GET_ITEM(expected, i);
             }
+            break;
+        }
+        case Fact::own_set: {
+            const auto set =
+                py::reinterpret_borrow<py::object>(object == nullptr ? nullptr : PyDict_GetItemWithError(object, key));
+            same = set && PySet_CheckExact(set.ptr()) && PyObject_RichCompareBool(set.ptr(), expected, Py_EQ) == 1;
             break;
         }
         case Fact::call: {

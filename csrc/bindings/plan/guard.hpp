@@ -29,6 +29,7 @@ public:
         call,        // object() == expected
         own,         // key is expected among the attributes of the collator that asks, which the guard must not own
         own_absent,  // key is not among them
+        own_set,     // key is among them, a set that is equal to expected
     };
 
     // From tuples (fact, object, key, expected).

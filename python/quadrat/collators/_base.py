@@ -17,7 +17,7 @@ from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
-from quadrat.planning.plan_cache import Remembering, parameters_of, remember_fallback
+from quadrat.planning.plan_cache import Remembering, adopted, parameters_of, remember_fallback
 
 
 class Collator(Remembering):
@@ -99,7 +99,8 @@ class Collator(Remembering):
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
         if type(features) is list and len(features) == 1:
             features = unwrapped(features)
-        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
+        name = "_quadrat_pt" if framework == "pt" else self._memory_of(framework)
+        run = self.__dict__.get(name) or adopted(self, name)
         batch = None if run is None else run(self, features)
         if batch is None or type(batch) is tuple:
             return self._collate_anew(features, framework, batch)

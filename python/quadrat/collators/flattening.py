@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ from quadrat.ops.names import outputs
 from quadrat.planning.diagnosis import Reads, Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
-from quadrat.planning.plan_cache import CALL, Fact, items_facts, joined_facts, make, own_facts
+from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
@@ -98,7 +97,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors", *_KEYS)
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors")
+    _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = _KEYS
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
         labels = () if self.scalar_labels or plan.label is not None else ("labels",)
         options: dict[str, Any] = {
-            "facts": joined_facts(own_facts(self), items_facts(self.pad_values), self._facts()),
+            "facts": joined_facts(own_facts(self), items_facts(self.pad_values)),
             "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
             "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
         }
@@ -205,13 +205,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
         own["refuses_empty"] = flattening_drops_empty_rows()  # the reference drops them
         return Flattening.of(self, framework, *labels, extra, **own)
-
-    def _facts(self) -> tuple[Fact, ...]:
-        """Facts for a recipe besides the fields: the sets may be changed where they are."""
-        return tuple(
-            (CALL, functools.partial(operator.eq, getattr(self, name), keys), None, True)
-            for name, keys in _KEYS.items()
-        )
 
     def _differs(self, features: Any) -> bool:
         """Whether the installed transformers would make something else of these features than the newest does."""

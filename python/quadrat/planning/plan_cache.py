@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
+import operator
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,7 +42,7 @@ EMPTY_ENCODING = dict(BatchEncoding().__dict__)
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
 _FACTS = _core.FACTS
 TYPE, ENTRY, ABSENT, ATTRIBUTE = _FACTS.TYPE, _FACTS.ENTRY, _FACTS.ABSENT, _FACTS.ATTRIBUTE
-ITEMS, CALL, OWN, OWN_ABSENT = _FACTS.ITEMS, _FACTS.CALL, _FACTS.OWN, _FACTS.OWN_ABSENT
+ITEMS, CALL, OWN, OWN_ABSENT, OWN_SET = _FACTS.ITEMS, _FACTS.CALL, _FACTS.OWN, _FACTS.OWN_ABSENT, _FACTS.OWN_SET
 Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
@@ -216,7 +219,42 @@ def _remember(collator: Any, spec: Spec, recipe: _core.Recipe) -> None:
         known.clear()
     known[place] = recipe
     recipes = tuple(recipe for (framework, *_), recipe in list(known.items()) if framework == spec.framework)
-    collator.__dict__[f"_quadrat_{spec.framework}"] = _core.Recipes(recipes).runner()
+    name = f"_quadrat_{spec.framework}"
+    run = collator.__dict__[name] = _core.Recipes(recipes).runner()
+    if collator._keeps_tokenizer:
+        shared = collator._quadrat_shared
+        if name in shared and (before := shared[name]()) is not None:
+            before.cycle = None
+        options = Remembering.__getstate__(collator)
+        options = {name: value for name, value in options.items() if name not in collator._quadrat_sets}
+        shared[name] = weakref.ref(_Shared(options, known.copy(), run))
+
+
+class _Shared:
+    """What a collator knows of earlier batches, for others of its class with the same options.
+
+    A cycle keeps it until the next garbage collection, so that the tokenizer is not kept alive for longer.
+    """
+
+    def __init__(self, options: Mapping[str, Any], known: dict[Any, _core.Recipe], run: Callable[..., Any]) -> None:
+        self.options, self.known, self.run = options, known, run
+        self.cycle: _Shared | None = self
+
+
+def adopted(collator: Any, name: str) -> Callable[..., Any] | None:
+    """The function of that name of a collator with the same options, from now on also this one's; None if unknown.
+
+    The same: all attributes are the same objects, but for the sets, which a recipe's guard compares.
+    """
+    own, shared = collator.__dict__, collator._quadrat_shared.get(name)
+    found = None if shared is None else shared()
+    if found is None or len(own) != len(found.options) + len(collator._quadrat_sets):
+        return None
+    given = map(own.get, found.options, itertools.repeat(own))
+    if not all(map(operator.is_, given, found.options.values())):
+        return None
+    own["_quadrat_recipes"], own[name] = found.known.copy(), found.run
+    return found.run  # type: ignore[no-any-return]
 
 
 class Remembering:
@@ -228,8 +266,14 @@ class Remembering:
 
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
+    _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = {}  # attributes that are sets, and what is in them
+    _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is no field
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._quadrat_shared = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
@@ -301,10 +345,10 @@ def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
     """The facts that the guarded fields have these values; None if one is not a plain attribute of the collator."""
-    own, guarded = collator.__dict__, collator._quadrat_guarded
-    if any(name not in own or own[name] is not getattr(collator, name) for name in guarded):
+    own, guarded, sets = collator.__dict__, collator._quadrat_guarded, collator._quadrat_sets
+    if any(name not in own or own[name] is not getattr(collator, name) for name in (*guarded, *sets)):
         return None
-    return tuple((OWN, None, name, own[name]) for name in guarded)
+    return *((OWN, None, name, own[name]) for name in guarded), *((OWN_SET, None, *one) for one in sets.items())
 
 
 def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
