@@ -219,7 +219,7 @@ import inspect, warnings
 import transformers, transformers.data.data_collator as home
 before = dict(vars(home))
 import quadrat
-from quadrat.planning.plan_cache import Remembering
+from quadrat.planning.remembering import Remembering
 
 def loaded():
     found = {name: getattr(quadrat, name) for name in quadrat.__all__}

@@ -17,7 +17,8 @@ from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
-from quadrat.planning.plan_cache import Remembering, adopted, parameters_of, remember_fallback
+from quadrat.planning.plan_cache import remember_fallback
+from quadrat.planning.remembering import Remembering, parameters_of
 
 
 class Collator(Remembering):
@@ -100,7 +101,7 @@ class Collator(Remembering):
         if type(features) is list and len(features) == 1:
             features = unwrapped(features)
         name = "_quadrat_pt" if framework == "pt" else self._memory_of(framework)
-        run = self.__dict__.get(name) or adopted(self, name)
+        run = self.__dict__.get(name) or self._adopted(name)
         batch = None if run is None else run(self, features)
         if batch is None or type(batch) is tuple:
             return self._collate_anew(features, framework, batch)

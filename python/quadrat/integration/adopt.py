@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from quadrat._names import load
 from quadrat.installed.originals import ORIGINALS
-from quadrat.planning.plan_cache import Remembering
+from quadrat.planning.remembering import Remembering
 
 if TYPE_CHECKING:
     from transformers.data import data_collator as theirs

@@ -239,7 +239,9 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[pla
     ]
     if "_extra_special_tokens" in state:
         found.append((plan_cache.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
-    if framework == "pt" and getattr(collator, "rng", "torch") == "torch":  # probabilities are of the default dtype
+    if getattr(collator, "rng", "torch") == "philox":
+        found.append((plan_cache.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
+    elif framework == "pt":  # probabilities are of the default dtype
         import torch
 
         found.append((plan_cache.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))

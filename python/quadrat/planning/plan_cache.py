@@ -6,15 +6,9 @@ more than on its operations.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import inspect
-import itertools
-import operator
-import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -197,114 +191,12 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
         why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
         raise FallBack(*(spec.mismatch or why))
     if known and columns is None:
-        _remember(collator, spec, recipe)
+        collator._remember(spec, recipe)
     if batch is False:
         raise FallBack("a row is longer than the batch may be", "truncate the rows when you tokenize them")
     if type(batch) is tuple:
         raise FallBack(*batch)
     return batch
-
-
-_MOST_FORMS = 16
-
-
-def _remember(collator: Any, spec: Spec, recipe: _core.Recipe) -> None:
-    """Keep a recipe as `collator._quadrat_pt` or `_quadrat_np`, a function of the collator and features.
-
-    It returns a batch, why it falls back, or None for features of a form, or options, that no recipe is for.
-    """
-    known = collator.__dict__.setdefault("_quadrat_recipes", {})
-    place = spec.framework, spec.names, spec.absent, spec.bare, spec.plain, spec.layout.total
-    if place not in known and len(known) >= _MOST_FORMS:
-        known.clear()
-    known[place] = recipe
-    recipes = tuple(recipe for (framework, *_), recipe in list(known.items()) if framework == spec.framework)
-    name = f"_quadrat_{spec.framework}"
-    run = collator.__dict__[name] = _core.Recipes(recipes).runner()
-    if collator._keeps_tokenizer:
-        shared = collator._quadrat_shared
-        if name in shared and (before := shared[name]()) is not None:
-            before.cycle = None
-        options = Remembering.__getstate__(collator)
-        options = {name: value for name, value in options.items() if name not in collator._quadrat_sets}
-        shared[name] = weakref.ref(_Shared(options, known.copy(), run))
-
-
-class _Shared:
-    """What a collator knows of earlier batches, for others of its class with the same options.
-
-    A cycle keeps it until the next garbage collection, so that the tokenizer is not kept alive for longer.
-    """
-
-    def __init__(self, options: Mapping[str, Any], known: dict[Any, _core.Recipe], run: Callable[..., Any]) -> None:
-        self.options, self.known, self.run = options, known, run
-        self.cycle: _Shared | None = self
-
-
-def adopted(collator: Any, name: str) -> Callable[..., Any] | None:
-    """The function of that name of a collator with the same options, from now on also this one's; None if unknown.
-
-    The same: all attributes are the same objects, but for the sets, which a recipe's guard compares.
-    """
-    own, shared = collator.__dict__, collator._quadrat_shared.get(name)
-    found = None if shared is None else shared()
-    if found is None or len(own) != len(found.options) + len(collator._quadrat_sets):
-        return None
-    given = map(own.get, found.options, itertools.repeat(own))
-    if not all(map(operator.is_, given, found.options.values())):
-        return None
-    own["_quadrat_recipes"], own[name] = found.known.copy(), found.run
-    return found.run  # type: ignore[no-any-return]
-
-
-class Remembering:
-    """Base class of collators that keep recipes from earlier batches; pickles and copies leave the recipes out.
-
-    Recipes are kept in attributes named `_quadrat...`, made when first needed. All other attributes are the collator's
-    options: fields, or keywords of `__init__`.
-    """
-
-    # The fields that decide what becomes of a batch; a recipe holds for the values they had.
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
-    _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = {}  # attributes that are sets, and what is in them
-    _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
-    deferred = False  # where it is no field
-    _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls._quadrat_shared = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields, without recipes and what was logged."""
-        # A copy first: other threads may be adding a recipe.
-        return {name: value for name, value in self.__dict__.copy().items() if not name.startswith("_quadrat")}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """The state of a collator of this class, or of the reference's, which lacks the options that are quadrat's."""
-        self.__dict__.update(_defaults(type(self), state))
-        self.__dict__.update(state)
-
-
-def parameters_of(cls: type[Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a class, also where an annotation names what only type checkers import."""
-    if sys.version_info >= (3, 14):  # which evaluates annotations when they are asked for
-        from annotationlib import Format
-
-        return inspect.signature(cls, annotation_format=Format.FORWARDREF).parameters
-    return inspect.signature(cls).parameters
-
-
-def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    found = {
-        name: parameter.default
-        for name, parameter in parameters_of(cls).items()
-        if name not in state and parameter.default is not parameter.empty
-    }
-    for field in dataclasses.fields(cls):
-        if field.name not in state and field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
 
 
 class PadOptions(NamedTuple):
@@ -335,7 +227,7 @@ def remember_fallback(collator: Any, framework: Any, why: Why) -> None:
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
     spec = Spec(framework if framework in ("pt", "np") else "other", planned(lambda key: Plan()), refusal=why)
-    _remember(collator, spec, _core.Recipe(spec, facts, interop()))
+    collator._remember(spec, _core.Recipe(spec, facts, interop()))
 
 
 def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:

@@ -20,7 +20,8 @@ from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
-from quadrat.planning.plan_cache import PadOptions, Remembering, is_pad, make
+from quadrat.planning.plan_cache import PadOptions, is_pad, make
+from quadrat.planning.remembering import Remembering
 from quadrat.support.memory import Framework, is_tensor
 
 _PYTHON_ROWS = (list, tuple)
