@@ -17,7 +17,7 @@ import quadrat
 from quadrat import bert_padding
 from quadrat.ops import _device, _tokens
 from quadrat.support import gpu as launcher
-from quadrat.support import memory
+from quadrat.support import tensors
 from quadrat.varlen import bert_padding as functions
 from support import flash, samples
 from support.on_device import (
@@ -33,7 +33,7 @@ from support.varlen import CHECKS
 
 MODULES = [
     importlib.import_module(f"quadrat.{name}")
-    for name in ("support.memory", "ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops.unpad")
+    for name in ("support.tensors", "ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops.unpad")
 ]
 
 
@@ -42,7 +42,7 @@ def gpu():
     """Within, all CPU tensors count as those of a GPU."""
     with pytest.MonkeyPatch.context() as patch, emulated_launches():
         for module in MODULES:
-            patch.setattr(module, "on_gpu", memory.is_tensor)
+            patch.setattr(module, "on_gpu", tensors.is_tensor)
         yield lambda rows: rows
 
 
@@ -184,7 +184,7 @@ def varlen_gpu() -> Iterator[list[str]]:
     """Within, all CPU tensors count as those of a GPU; the kernels that are launched."""
     with pytest.MonkeyPatch.context() as patch, emulated_launches() as names:
         for module in (_device, _tokens, functions):
-            patch.setattr(module, "on_gpu", memory.is_tensor)
+            patch.setattr(module, "on_gpu", tensors.is_tensor)
         yield names
 
 

@@ -20,7 +20,7 @@ from quadrat.integration import patch_attention
 from quadrat.integration.patch import ATTENTION, FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
 from quadrat.integration.patch_datasets import DATASETS
 from quadrat.planning import padded
-from quadrat.support import generators, memory
+from quadrat.support import generators, kinds
 from support.isolated import words
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
@@ -44,7 +44,7 @@ TRIALS = [
     (generators._torch_is_known, torch.float32),
     (generators._numpy_is_known,),
     (generators._python_is_known,),
-    (memory.torch_has, memory.INT32),
+    (kinds.torch_has, kinds.INT32),
     (patch_attention._gives_tensors, "_get_unpad_data", 1),
     (patch_attention._gives_tensors, "_unpad_input", 2),
     (stored.look_as, "torch", (), pa.list_(pa.int64())),
@@ -55,7 +55,7 @@ if HAS_TRL:
     from quadrat.trl import padding, sft
 
     SWITCHES.append(TRL)
-    TRIALS += [(sft.outputs,), (padding._fill_of, 0, "0", memory.INT64)]
+    TRIALS += [(sft.outputs,), (padding._fill_of, 0, "0", kinds.INT64)]
 
 
 def codes_of(thing):

@@ -161,7 +161,10 @@ def test_no_version_is_asked_for(path):
 @pytest.mark.parametrize(
     ("names", "modules"),
     [
-        ({"data_ptr", "ctypes", "__array_interface__", "untyped_storage"}, ["support/memory.py", "support/shared.py"]),
+        (
+            {"data_ptr", "ctypes", "__array_interface__", "untyped_storage"},
+            ["support/memory.py", "support/shared.py", "support/tensors.py"],
+        ),
         ({"cuda_stream", "_kernels"}, ["support/gpu.py"]),
     ],
     ids=["addresses", "launches"],

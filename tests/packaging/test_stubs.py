@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quadrat import _core
-from quadrat.support import memory
+from quadrat.support import kinds, memory
 
 ROOT = Path(__file__).parents[2]
 PACKAGE, CUDA = ROOT / "python" / "quadrat", ROOT / "csrc" / "cuda"
@@ -166,7 +166,7 @@ def test_what_is_no_code_is_not_explained() -> None:
 def test_a_kind_is_the_dtype_of_its_name(kind: int, name: str) -> None:
     out, address = _core.allocate(memory.interop(), False, (3,), kind)
     assert (out.dtype, address) == (np.dtype(name), out.ctypes.data)
-    assert memory.kind_of(name) == memory.kind_of(out.dtype) == kind
+    assert kinds.kind_of(name) == kinds.kind_of(out.dtype) == kind
     columns = _core.Columns()
     columns.add_values([np.array([1, 0], out.dtype), np.array([1], out.dtype)], memory.interop())
     assert columns.describe(0)[2] == 1 << kind

@@ -18,8 +18,9 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
-from quadrat.support.memory import interop, is_tensor
+from quadrat.support.memory import interop
 from quadrat.support.progress import progress_bar
+from quadrat.support.tensors import is_tensor
 
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar

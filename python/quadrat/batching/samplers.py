@@ -16,7 +16,8 @@ from quadrat.installed import imitated, originals
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import PYTHON_INTS
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT64, address_of, interop
+from quadrat.support.kinds import INT64
+from quadrat.support.memory import address_of, interop
 
 with needs("quadrat.batching.samplers", "transformers"):
     import torch

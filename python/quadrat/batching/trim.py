@@ -12,7 +12,8 @@ import numpy as np
 from quadrat.input.rows import MAIN
 from quadrat.ragged.source import RowSource
 from quadrat.support.arrays import IntArray
-from quadrat.support.memory import KINDS, is_tensor
+from quadrat.support.kinds import KINDS
+from quadrat.support.tensors import is_tensor
 
 MASK, LABELS = "attention_mask", "labels"
 _IGNORED = -100  # a label that no loss counts

@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat.batching.shapes import ShapePlan
 from quadrat.input.rows import MAIN
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 # Other than 0 and what the collator pads with.
 _FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1, "padding_mask": True}

@@ -21,7 +21,7 @@ from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.frameworks import collate_tf_or_jax
 from quadrat.support.generators import create_generator, lacks_generator
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 
 @dataclass

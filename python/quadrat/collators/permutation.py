@@ -14,7 +14,7 @@ from quadrat.masking.spans import Masked, mask_spans
 from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, fall_back, raise_clearer
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 
 @dataclass

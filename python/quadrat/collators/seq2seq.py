@@ -14,7 +14,7 @@ from quadrat.planning.fallback import FallBack
 from quadrat.planning.padded import LabelColumn, padded_spec
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
 from quadrat.support.columns import PAD, PAD_OWN, STACK
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)

@@ -18,7 +18,8 @@ from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
-from quadrat.support.memory import INT32, INT64, interop
+from quadrat.support.kinds import INT32, INT64
+from quadrat.support.memory import interop
 from quadrat.tokenizers.pad import tokenizer_pad
 
 

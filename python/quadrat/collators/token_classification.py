@@ -16,7 +16,7 @@ from quadrat.planning.flat import flatten, padding_free_plan
 from quadrat.planning.padded import LabelColumn, padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
 from quadrat.support.columns import PAD
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 
 @dataclass

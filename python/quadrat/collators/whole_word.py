@@ -12,7 +12,7 @@ from quadrat.masking.word_masking import Reference, mask_words
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.support.generators import create_generator
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

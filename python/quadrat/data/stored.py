@@ -13,7 +13,8 @@ from quadrat import _core
 from quadrat.input.rows import Rows, table_of_arrow
 from quadrat.support.columns import ARRAY, BOOLS, FLOATS, INTS, OTHER, SCALAR, TENSOR, TENSOR_NUMBER
 from quadrat.support.extras import needs
-from quadrat.support.memory import is_tensor, kind_of
+from quadrat.support.kinds import kind_of
+from quadrat.support.tensors import is_tensor
 
 with needs("quadrat.data.stored", "datasets"):
     import datasets

@@ -15,7 +15,9 @@ from quadrat.ragged.shown import table
 from quadrat.support import gpu
 from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT64, KINDS, address_of, interop, is_stored, is_tensor, kind_of
+from quadrat.support.kinds import INT64, KINDS, kind_of
+from quadrat.support.memory import address_of, interop
+from quadrat.support.tensors import is_stored, is_tensor
 
 if TYPE_CHECKING:
     import torch

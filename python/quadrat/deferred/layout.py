@@ -9,7 +9,8 @@ from quadrat import _core
 from quadrat.support import gpu
 from quadrat.support.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
+from quadrat.support.kinds import INT64, KINDS, bits_of, item_size, torch_dtype
+from quadrat.support.memory import address_of
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,8 @@ from quadrat.input.rows import MAIN, Rows, first_of, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
-from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
+from quadrat.support.kinds import FLOAT64, INT64, KINDS
+from quadrat.support.memory import address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
 SEQ_LENGTHS = "seq_lengths"

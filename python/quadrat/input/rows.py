@@ -12,7 +12,9 @@ from quadrat import _core
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import carrier_of, dense
 from quadrat.support.columns import OTHER
-from quadrat.support.memory import address_of, has_tangent, interop, is_tensor, kind_of, on_gpu, other_than_memory
+from quadrat.support.kinds import kind_of
+from quadrat.support.memory import address_of, interop
+from quadrat.support.tensors import has_tangent, is_tensor, on_gpu, other_than_memory
 
 MAIN = "input_ids"
 _of_table = _core.TableRows.__init__

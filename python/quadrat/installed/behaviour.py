@@ -16,7 +16,7 @@ from transformers import SequenceFeatureExtractor
 from transformers.utils import TensorType
 
 from quadrat.installed import originals
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 # 4.x makes TensorFlow's tensors itself, in all collators but DataCollatorWithFlattening.
 HAS_TENSORFLOW = hasattr(TensorType, "TENSORFLOW")

@@ -34,7 +34,7 @@ from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.ops.pad import pad
 from quadrat.support.extras import is_within, version
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 # Triple-quoted text that begins a line: docstrings.
 _TEXT = re.compile(r"""^\s*[rR]?(\"{3}|'{3}).*?\1\s*$""", re.MULTILINE | re.DOTALL)

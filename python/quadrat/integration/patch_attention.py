@@ -18,7 +18,7 @@ from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.ops._tokens import is_ours, layout_now
 from quadrat.ops.tokens import put, take
 from quadrat.support.extras import needs
-from quadrat.support.memory import recording
+from quadrat.support.tensors import recording
 from quadrat.varlen import bert_padding
 
 Function = Callable[..., Any]

@@ -24,7 +24,8 @@ from quadrat.planning.padded import padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import Labelling, make
 from quadrat.ragged import Ragged
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
-from quadrat.support.memory import Framework, NotOnCpu, other_than_memory, require_plain_tensors
+from quadrat.support.kinds import Framework
+from quadrat.support.tensors import NotOnCpu, other_than_memory, require_plain_tensors
 
 MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 

@@ -19,7 +19,8 @@ from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
 from quadrat.planning.extra_columns import pad_extra_columns
-from quadrat.support.memory import Framework, is_tensor
+from quadrat.support.kinds import Framework
+from quadrat.support.tensors import is_tensor
 
 
 def check(collator: Any) -> None:

@@ -14,7 +14,8 @@ from quadrat.planning.fallback import FallBack, or_fall_back
 from quadrat.planning.plan_cache import check_device
 from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
-from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
+from quadrat.support.kinds import FLOAT32, INT64, Framework
+from quadrat.support.memory import address_of, empty_batch
 
 _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = _core.MOST_TOKENS  # torch draws more than one word for a start among as many

@@ -19,7 +19,7 @@ from quadrat.planning.padded import require_tokenizer
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
-from quadrat.support.memory import INT64, KINDS, Framework
+from quadrat.support.kinds import INT64, KINDS, Framework
 
 # transformers 5 has no such class, or a different one of that name; quadrat's own is used there.
 Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", DataCollatorForWholeWordMask)

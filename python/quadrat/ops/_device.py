@@ -15,7 +15,9 @@ from quadrat.ragged import Ragged
 from quadrat.support import gpu
 from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.memory import BOOL, INT64, KINDS, address_of, interop, kind_of, on_gpu, torch_dtype
+from quadrat.support.kinds import BOOL, INT64, KINDS, kind_of, torch_dtype
+from quadrat.support.memory import address_of, interop
+from quadrat.support.tensors import on_gpu
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,8 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import tensor_or_array
 from quadrat.support.arrays import bytes_per_token
 from quadrat.support.columns import explain
-from quadrat.support.memory import address_of, is_stored, is_tensor, recording
+from quadrat.support.memory import address_of
+from quadrat.support.tensors import is_stored, is_tensor, recording
 
 
 def concatenated(batches: Sequence[Any], padding: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quadrat.support.memory import is_tensor, recording
+from quadrat.support.tensors import is_tensor, recording
 
 
 def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:

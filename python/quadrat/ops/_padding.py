@@ -13,10 +13,11 @@ from quadrat.ops import _device
 from quadrat.ragged import source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource, raise_failure
-from quadrat.support import memory
+from quadrat.support import kinds, memory, tensors
 from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, require_own_dtype, room_like
 from quadrat.support.columns import explain
-from quadrat.support.memory import KINDS, Framework, address_of, framework_of
+from quadrat.support.kinds import KINDS, Framework, framework_of
+from quadrat.support.memory import address_of
 
 Side = Literal["right", "left"]
 
@@ -65,13 +66,13 @@ def output_of(
     if source.own is not None:
         require_own_dtype(source.own, dtype, return_tensors)
         return source.framework, source.kind, carried(padding_value, source.own)
-    kind = source.kind if dtype is None else memory.kind_of(dtype)
+    kind = source.kind if dtype is None else kinds.kind_of(dtype)
     return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
     """`unpad` without a gradient; on the CPU it raises ValueError when a row is longer than the width."""
-    if memory.on_gpu(padded):
+    if tensors.on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
     bounds, _ = checked_offsets(offsets, total)
     values, failure = copied(padded, bounds, total, left)
@@ -102,7 +103,7 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
         width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
     if width < tokens:
         raise ValueError(f"max_length={max_length} is below the longest row: row {row} has {tokens} tokens")
-    if width > memory.WIDEST:
+    if width > kinds.WIDEST:
         asked = f"max_length is {max_length}, pad_to_multiple_of {pad_to_multiple_of}"
         raise ValueError(f"no memory holds rows of {width} tokens: {asked}")
     return width

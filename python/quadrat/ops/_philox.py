@@ -14,7 +14,9 @@ from quadrat.ragged.offsets import offsets_like
 from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy
 from quadrat.support.columns import explain
-from quadrat.support.memory import INT64, address_of, empty, is_tensor
+from quadrat.support.kinds import INT64
+from quadrat.support.memory import address_of, empty
+from quadrat.support.tensors import is_tensor
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,7 +13,7 @@ import numpy as np
 from quadrat.ops._nested import is_array
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 _NAMED = 8  # rows of a batch that an error names
 

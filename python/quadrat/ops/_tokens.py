@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.ops import _device
-from quadrat.support import gpu, memory
+from quadrat.support import gpu, tensors
 from quadrat.support.arrays import bytes_per_token, dense, room_like
 from quadrat.support.columns import explain
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT32, INT64, address_of, empty, on_gpu
+from quadrat.support.kinds import INT32, INT64
+from quadrat.support.memory import address_of, empty
+from quadrat.support.tensors import on_gpu
 
 with needs("quadrat.bert_padding"):
     import torch
@@ -31,7 +33,7 @@ def is_ours(tensor: Any) -> bool:
     """Whether the kernels can be shown a tensor; torch's own operations follow all others."""
     if not (tensor.is_cpu or tensor.is_cuda) or tensor.is_neg() or tensor.is_conj():
         return False
-    return memory.other_than_memory(tensor) is None and not memory.has_tangent(tensor)
+    return tensors.other_than_memory(tensor) is None and not tensors.has_tangent(tensor)
 
 
 def mask_layout(mask: Any) -> MaskLayout | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quadrat.support.memory import is_tensor, recording
+from quadrat.support.tensors import is_tensor, recording
 
 
 def tracked(array: Any) -> bool:

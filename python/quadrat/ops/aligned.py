@@ -14,9 +14,10 @@ from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import columns as col
-from quadrat.support import memory
+from quadrat.support import kinds, memory
 from quadrat.support.arrays import require_array
-from quadrat.support.memory import BOOL, INT32, INT64, Framework, is_tensor, on_gpu
+from quadrat.support.kinds import BOOL, INT32, INT64, Framework
+from quadrat.support.tensors import is_tensor, on_gpu
 
 _INT32 = 2**31
 
@@ -184,7 +185,7 @@ def run_flat(
 ) -> dict[str, Any]:
     """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
-        memory.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
+        kinds.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
     made: dict[str, Any] | tuple[int, int, int, int]
     made = columns.run(tuple(steps), fills, memory.interop(), framework == "pt", layout)
     if isinstance(made, dict):
@@ -194,7 +195,7 @@ def run_flat(
     if code == col.OUT_OF_RANGE and name == "position_ids":
         raise OverflowError(f"position_ids_start={layout.start} leads to positions beyond int64")
     if code == col.OUT_OF_RANGE and row < 0:
-        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {memory.KINDS[kind]}")
+        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {kinds.KINDS[kind]}")
     raise_failure((code, row, position))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from quadrat.ops._gathered import concatenated
 from quadrat.ops._nested import joins, likeness, types_of
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 Batch = TypeVar("Batch")
 _FEW = 3  # so many are joined one after the other

@@ -12,7 +12,7 @@ from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_devi
 from quadrat.ops.names import check_names, renamed
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

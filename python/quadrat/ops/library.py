@@ -29,7 +29,7 @@ from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import dense
-from quadrat.support.memory import KINDS
+from quadrat.support.kinds import KINDS
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")

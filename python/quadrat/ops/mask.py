@@ -13,9 +13,11 @@ from quadrat.ops import _device
 from quadrat.ops._padding import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
-from quadrat.support import memory
+from quadrat.support import kinds, memory, tensors
 from quadrat.support.arrays import Array
-from quadrat.support.memory import INT64, Framework, address_of, framework_of, is_tensor
+from quadrat.support.kinds import INT64, Framework, framework_of
+from quadrat.support.memory import address_of
+from quadrat.support.tensors import is_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +74,7 @@ def attention_mask(
         tensor([[0, 1, 1, 1],
                 [0, 0, 0, 1]])
     """
-    kind = INT64 if dtype is None else memory.kind_of(dtype)
+    kind = INT64 if dtype is None else kinds.kind_of(dtype)
     if (on_device := _offsets_on_gpu(rows)) is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
@@ -80,7 +82,7 @@ def attention_mask(
         if max_length is None and longest is None:
             longest = Ragged(offsets, offsets).facts.longest[1]
         width = padded_length((0, longest or 0), max_length, pad_to_multiple_of)
-        return _device.attention_mask(offsets, width, memory.torch_dtype(kind), left=is_left(padding_side))
+        return _device.attention_mask(offsets, width, kinds.torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count)
@@ -106,7 +108,7 @@ def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
     """Offsets on a GPU, and the length of the longest row if it is known; None for rows on the CPU."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
         return ragged.offsets, None if ragged._facts is None else ragged.facts.longest[1]
-    if not memory.on_gpu(rows):
+    if not tensors.on_gpu(rows):
         return None
     if rows.dim() != 1 or rows.dtype.is_floating_point:
         raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")

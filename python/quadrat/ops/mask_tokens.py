@@ -16,7 +16,9 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import as_numpy, require_plain
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
-from quadrat.support.memory import INT64, Framework, address_of, empty, empty_batch, is_tensor, on_gpu
+from quadrat.support.kinds import INT64, Framework
+from quadrat.support.memory import address_of, empty, empty_batch
+from quadrat.support.tensors import is_tensor, on_gpu
 
 
 class MaskedTokens(NamedTuple):

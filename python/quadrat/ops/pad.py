@@ -11,7 +11,7 @@ from quadrat.ops._padding import Side, is_left, pad_here, padded_length
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import Array, fill_value, require_own_dtype
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ with needs("quadrat.bert_padding"):
 
 from quadrat.ops._tokens import MaskLayout, layout_now, put_here, require_mask, take_here
 from quadrat.ops._tracked import operators
-from quadrat.support.memory import recording
+from quadrat.support.tensors import recording
 
 
 class _Take(torch.autograd.Function):

@@ -11,10 +11,11 @@ from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
-from quadrat.support import memory
+from quadrat.support import kinds, tensors
 from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
-from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
+from quadrat.support.memory import address_of
+from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
     from quadrat.support.arrays import SameArray
@@ -72,7 +73,7 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
             raise ValueError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
-            memory.require_unrecorded("lengths without total=")
+            tensors.require_unrecorded("lengths without total=")
         total = int(lengths.sum()) if total is None else total
         return _unpad_known(padded, offsets, facts, total, left)
     if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
@@ -113,7 +114,7 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded):
         return _unpad_in_torch(padded, mask != 0)
-    kept = mask if mask.dtype == (memory.torch_dtype(memory.BOOL) if is_tensor(mask) else bool) else mask != 0
+    kept = mask if mask.dtype == (kinds.torch_dtype(kinds.BOOL) if is_tensor(mask) else bool) else mask != 0
     kept = dense(kept, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
@@ -131,7 +132,7 @@ def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
     import torch
 
     lengths, width = kept.sum(1), padded.shape[1]
-    if recording() and not memory.compiling():
+    if recording() and not tensors.compiling():
         return Ragged.of_lengths(padded[kept], lengths)
     # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch picks.
     places = torch.arange(width, device=padded.device)

@@ -22,7 +22,7 @@ from quadrat.planning.plan_cache import (
 )
 from quadrat.ragged import Ragged
 from quadrat.support import columns as col
-from quadrat.support.memory import INT64, Framework
+from quadrat.support.kinds import INT64, Framework
 
 
 class RowOptions(NamedTuple):

@@ -20,7 +20,8 @@ from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan_cache import PAD_ONE, check_device, is_pad
 from quadrat.support import columns as col
-from quadrat.support.memory import Framework, default_float_kind, interop
+from quadrat.support.kinds import Framework, default_float_kind
+from quadrat.support.memory import interop
 
 _SEQUENCES = (list, tuple)
 

@@ -9,7 +9,7 @@ from quadrat.input.rows import each_of
 from quadrat.ops.pad import pad
 from quadrat.ragged import source_of
 from quadrat.support.columns import DEEP, PAD, ROWS, inferred_kind
-from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind
+from quadrat.support.kinds import BOOL, INT64, KINDS, Framework, default_float_kind
 
 LABELS = ("label", "labels", "label_ids")
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")

@@ -13,7 +13,7 @@ from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
 from quadrat.support.arrays import fast_form
 from quadrat.support.counts import count_fallback
-from quadrat.support.memory import WIDEST
+from quadrat.support.kinds import WIDEST
 
 logger = logging.getLogger("quadrat")
 

@@ -30,7 +30,9 @@ from quadrat.planning.fallback import (
 )
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
-from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
+from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
+from quadrat.support.memory import address_of, interop
+from quadrat.support.tensors import is_tensor
 
 MASK = "attention_mask"
 # Kept from import time: quadrat does not imitate extractors, or patches of the base class, that differ.

@@ -21,7 +21,7 @@ from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back, said
 from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned, words_failed
 from quadrat.support import columns as col
-from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
+from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
 
 _INT64 = range(-(2**63), 2**63)
 # How the parts of `quadrat.ops.names` are made.

@@ -21,7 +21,7 @@ from quadrat.planning.extra_columns import LABELS, extra_kind, follows_labels
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, Labelling, Plan, PlanKey, Spec, planned, words_failed
 from quadrat.support import columns as col
-from quadrat.support.memory import BOOL, INT64, Framework
+from quadrat.support.kinds import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 

@@ -16,9 +16,11 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, Why
-from quadrat.support import memory
+from quadrat.support import kinds, tensors
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
-from quadrat.support.memory import Framework, NotOnCpu, interop
+from quadrat.support.kinds import Framework
+from quadrat.support.memory import interop
+from quadrat.support.tensors import NotOnCpu
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
 PAD = originals.PAD
@@ -106,7 +108,7 @@ def check_device(framework: Framework) -> None:
     """Raises FallBack where torch would not make plain CPU tensors."""
     if framework == "pt":
         try:
-            memory.require_plain_tensors()
+            tensors.require_plain_tensors()
         except NotOnCpu as error:
             raise FallBack(str(error), "collate where torch makes plain CPU tensors by default") from error
 
@@ -153,7 +155,7 @@ class Spec(NamedTuple):
         self, collator: Any, names: tuple[str, ...], signature: bytes
     ) -> tuple[tuple[Step, ...], dict[str, Any], Callable[[Any], Any] | None, Why | None]:
         """Steps, what they write, what makes the columns that they do not, and why such batches fall back."""
-        key = PlanKey(names, signature, self.framework, memory.default_float_kind(self.framework), self.options)
+        key = PlanKey(names, signature, self.framework, kinds.default_float_kind(self.framework), self.options)
         steps, held, refusal = self.plan(key)
         try:
             values = {} if refusal is not None else self.values(collator, key)
@@ -176,7 +178,7 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
 
     counts: whether it counts as compiled. Raises FallBack, and what the functions of the spec raise.
     """
-    torch = memory.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
+    torch = tensors.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
     if torch is None:
         check_device(spec.framework)
     known = spec.facts is not None and torch is not None

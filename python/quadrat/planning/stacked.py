@@ -14,7 +14,7 @@ from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, own_facts, planned
 from quadrat.support import columns as col
-from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
+from quadrat.support.kinds import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat.support.arrays import IntArray, carrier_of
 from quadrat.support.extras import needs
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 
 def list_array(values: Any, bounds: IntArray) -> Any:

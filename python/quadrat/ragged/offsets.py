@@ -9,7 +9,8 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.support.arrays import IntArray, as_numpy
-from quadrat.support.memory import KINDS, is_tensor, kind_of, on_gpu, recording
+from quadrat.support.kinds import KINDS, kind_of
+from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 _LONGEST = 2**62  # tokens in all
 

@@ -19,7 +19,9 @@ from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, IntArray, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
-from quadrat.support.memory import Framework, address_of, is_tensor, kind_of, on_gpu, recording
+from quadrat.support.kinds import Framework, kind_of
+from quadrat.support.memory import address_of
+from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quadrat.support.memory import is_tensor, on_gpu
+from quadrat.support.tensors import is_tensor, on_gpu
 
 # Rows, and numbers of a row, that are shown at each end where there are more than twice as many.
 _ROWS, _NUMBERS = 3, 4

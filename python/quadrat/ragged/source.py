@@ -8,10 +8,12 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ragged.offsets import Facts
-from quadrat.support import memory
+from quadrat.support import kinds, memory, tensors
 from quadrat.support.arrays import IntArray, carrier_of, fast_form, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
-from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
+from quadrat.support.kinds import FLOAT64, INT64, Framework
+from quadrat.support.memory import interop
+from quadrat.support.tensors import is_tensor
 
 _ERRORS = {
     _core.CODES.NO_CONVERSION: TypeError,
@@ -52,7 +54,7 @@ class RowSource:
         if not isinstance(rows, (list, tuple)):
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         if any(map(is_tensor, rows)):
-            memory.require_unrecorded("rows")
+            tensors.require_unrecorded("rows")
         carriers = _as_carriers(rows)
         columns = _core.Columns()
         columns.add_values(rows if carriers is None else carriers, interop())
@@ -111,8 +113,8 @@ class RowSource:
         if self.own is not None:
             require_own_dtype(self.own, dtype, framework)
             dtype = None
-        framework = memory.framework_of(framework, self.framework)
-        kind = self.kind if dtype is None else memory.kind_of(dtype)
+        framework = kinds.framework_of(framework, self.framework)
+        kind = self.kind if dtype is None else kinds.kind_of(dtype)
         values, address = memory.empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)

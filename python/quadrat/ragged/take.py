@@ -11,7 +11,9 @@ from quadrat import _core
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
 from quadrat.support.arrays import IntArray, as_numpy, dense, room_like
 from quadrat.support.columns import explain
-from quadrat.support.memory import KINDS, address_of, has_tangent, is_tensor, on_gpu
+from quadrat.support.kinds import KINDS
+from quadrat.support.memory import address_of
+from quadrat.support.tensors import has_tangent, is_tensor, on_gpu
 
 
 def take(values: Any, offsets: Any, bounds: IntArray | None, index: Any) -> tuple[Any, Any, Facts]:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.support import memory
-from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, KINDS, Framework, is_tensor, recording, require_unrecorded
+from quadrat.support import kinds, memory, tensors
+from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, KINDS, Framework
+from quadrat.support.tensors import is_tensor, recording, require_unrecorded
 
 IntArray = NDArray[np.int64]
 
@@ -38,7 +39,7 @@ def require_plain(array: Any, name: str) -> None:
         return
     if not (array.is_cpu or array.is_cuda):
         raise ValueError(f"{name} must be on the CPU or a GPU, not on {array.device}")
-    if (other := memory.other_than_memory(array)) is not None:
+    if (other := tensors.other_than_memory(array)) is not None:
         raise TypeError(f"{name} must be a dense tensor with its numbers in memory, not {other}")
 
 
@@ -58,7 +59,7 @@ def dense(array: Any, name: str) -> Any:
         return np.ascontiguousarray(array)
     require_unrecorded(name)
     require_plain(array, name)
-    if memory.has_tangent(array):
+    if tensors.has_tangent(array):
         raise NotImplementedError(
             f"{name} have a tangent, and quadrat has no forward-mode derivatives: unpack the tensor with "
             "torch.autograd.forward_ad.unpack_dual first"
@@ -91,7 +92,7 @@ def carrier_of(dtype: Any) -> Any:
     if name not in _CARRIED:
         raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)} or bfloat16")
     integer = f"int{8 * int(dtype.itemsize)}"
-    return np.dtype(integer) if isinstance(dtype, np.dtype) else memory.torch_dtype(KINDS.index(integer))
+    return np.dtype(integer) if isinstance(dtype, np.dtype) else kinds.torch_dtype(KINDS.index(integer))
 
 
 def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
@@ -100,7 +101,7 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
         place = getattr(values, "device", "the CPU")
         raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
     own: Framework = "pt" if is_tensor(values) else "np"
-    if memory.framework_of(return_tensors, own) != own:
+    if kinds.framework_of(return_tensors, own) != own:
         name = type(values).__name__
         raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
 
@@ -108,7 +109,7 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
 def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     """An uninitialised array of another shape, of the library and dtype of one on the CPU; its address."""
     carrier = carrier_of(array.dtype)
-    kind = memory.kind_of(array.dtype if carrier is None else carrier)
+    kind = kinds.kind_of(array.dtype if carrier is None else carrier)
     room, address = memory.empty("pt" if is_tensor(array) else "np", shape, kind)
     return room if carrier is None else room.view(array.dtype), address
 

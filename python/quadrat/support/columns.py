@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
+from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
 
 # The forms a row can have, as bits. Two go with others: DEEP, of more than one dimension; DERIVED, an array or tensor
 # of a class that changes nothing but what operations on it return.

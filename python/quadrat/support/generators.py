@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.support.memory import Framework
+from quadrat.support.kinds import Framework
 
 TORCH, TORCH_DOUBLE, PYTHON = _core.SOURCES.TORCH, _core.SOURCES.TORCH_DOUBLE, _core.SOURCES.PYTHON
 NUMPY, NUMPY_LEGACY = _core.SOURCES.NUMPY, _core.SOURCES.NUMPY_LEGACY

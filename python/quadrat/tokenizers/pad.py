@@ -22,7 +22,8 @@ from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_s
 from quadrat.planning.padded import padded_spec, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, is_pad, make
 from quadrat.planning.remembering import Remembering
-from quadrat.support.memory import Framework, is_tensor
+from quadrat.support.kinds import Framework
+from quadrat.support.tensors import is_tensor
 
 _PYTHON_ROWS = (list, tuple)
 _ARRAYS = (np.ndarray, np.memmap)

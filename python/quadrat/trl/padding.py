@@ -12,7 +12,7 @@ from trl.trainer.utils import pad as _original
 from quadrat import _core
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
-from quadrat.support import memory
+from quadrat.support import kinds, memory
 from quadrat.support.columns import DEEP, TENSOR
 
 Original: Any = _original
@@ -70,7 +70,7 @@ def _problem(tensors: Any) -> str | None:
 
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
-    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or memory.recording():
+    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or tensors.recording():
         return None
     columns = _core.Columns()
     columns.add_values(tensors, memory.interop())
@@ -79,9 +79,9 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
         return None
     try:
-        memory.require_plain_tensors()
+        tensors.require_plain_tensors()
         width, fill = rounded_up(longest, multiple), _fill_of(value, repr(value), kind)
-    except (memory.NotOnCpu, FallBack):
+    except (tensors.NotOnCpu, FallBack):
         return None
     out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
     if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
@@ -94,7 +94,7 @@ def _fill_of(value: int | float, shown: str, kind: int) -> Any:
     """The number that torch makes of the padding; None where it raises. shown: tells equal keys apart, 0.0 and -0.0."""
     del shown
     try:
-        two = torch.full((2,), value, dtype=memory.torch_dtype(kind), device="cpu")  # torch lets one number overflow
+        two = torch.full((2,), value, dtype=kinds.torch_dtype(kind), device="cpu")  # torch lets one number overflow
     except (RuntimeError, TypeError, ValueError, OverflowError):
         return None
     return two[0].item()

@@ -19,7 +19,8 @@ from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
 from quadrat.support import columns as col
-from quadrat.support.memory import FLOAT32, INT64, address_of, interop
+from quadrat.support.kinds import FLOAT32, INT64
+from quadrat.support.memory import address_of, interop
 from quadrat.trl._base import TrlCollator, require_token
 
 _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))

@@ -17,7 +17,8 @@ from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
 from quadrat.support import columns as col
-from quadrat.support.memory import INT32, INT64, interop
+from quadrat.support.kinds import INT32, INT64
+from quadrat.support.memory import interop
 from quadrat.trl._base import TrlCollator, require_ints, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]

@@ -14,7 +14,7 @@ from quadrat.ops._padding import whole
 from quadrat.ops._tokens import LaunchedLayout, is_ours, require_mask
 from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.extras import needs
-from quadrat.support.memory import on_gpu, recording
+from quadrat.support.tensors import on_gpu, recording
 
 __all__ = [
     "index_first_axis",

@@ -13,7 +13,9 @@ from quadrat.ops.aligned import column_of, run_flat
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.columns import SEQUENCES, BatchLayout
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT32, empty, on_gpu
+from quadrat.support.kinds import INT32
+from quadrat.support.memory import empty
+from quadrat.support.tensors import on_gpu
 
 if TYPE_CHECKING:
     import torch

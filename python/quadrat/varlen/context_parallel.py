@@ -10,7 +10,7 @@ from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.ragged.take import copy_rows
 from quadrat.support.arrays import require_array
-from quadrat.support.memory import is_tensor, on_gpu
+from quadrat.support.tensors import is_tensor, on_gpu
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ with needs("quadrat.varlen.unpad_many"):
 
 from quadrat.ops._tokens import require_mask
 from quadrat.ops.tokens import layout_of, put, take
-from quadrat.support.memory import recording
+from quadrat.support.tensors import recording
 
 
 class Unpadded(NamedTuple):

@@ -13,7 +13,7 @@ from quadrat.installed import originals
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
 _WORDS = ("offset_mapping", "word_ids")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat.support.arrays import fast_form
-from quadrat.support.memory import is_tensor
+from quadrat.support.tensors import is_tensor
 
 
 class Role(enum.Enum):
