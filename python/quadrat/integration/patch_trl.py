@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from quadrat.batching.dataset_packing import pack_dataset
 from quadrat.check.packing_check import warn_if_rows_mix
 from quadrat.integration.switch import Patch, Swap, Switch, followed_by
 from quadrat.support.extras import needs
-from quadrat.trl.dataset_packing import pack_dataset
 
 
 def patch_trl() -> Patch:
