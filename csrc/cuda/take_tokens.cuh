@@ -1,4 +1,4 @@
-// take_tokens: tokens by their numbers, one after the other, zeros for numbers that are no token's. With the numbers
+// take_tokens: tokens by their numbers, one after the other, zeros for numbers of no token. With the numbers
 // turned round, -1 where there is none, that also puts tokens to their places.
 #pragma once
 

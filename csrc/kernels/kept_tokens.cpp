@@ -27,7 +27,7 @@ inline std::int64_t read_once(const std::int64_t* from) {
 // The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
 QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first) {
     constexpr std::int64_t step = 16;
-    // Unsigned: numbers that are no token's may be as large as they like.
+    // Unsigned: numbers of no token may be as large as they like.
     const auto* const number = reinterpret_cast<const std::uint64_t*>(indices.data);
     const std::uint64_t before = static_cast<std::uint64_t>(first) - static_cast<std::uint64_t>(at);
     std::int64_t end = at + 1;

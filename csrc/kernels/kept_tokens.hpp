@@ -18,7 +18,7 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
 // The way back from take_tokens, and its derivative: zeros where no token goes. Where the numbers rise, nothing is
 // written twice.
 // values: indices.size tokens of `token` bytes. out: `size` tokens. Of several for one place the last stays. An index
-// that is no place of the output is reported, with its place in `row`; then `out` is not complete.
+// that is not a place of the output is reported, with its place in `row`; then `out` is not complete.
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
                   std::int64_t size);
 

@@ -18,7 +18,7 @@ _NEED_DATASETS = ("ArrowDataset", "patch_datasets")
 def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """`__all__`, `__getattr__` and `__dir__` of a package.
 
-    Modules load like names, and are no part of `__all__`: not everybody has what they need.
+    Modules load like names, and are not part of `__all__`: not everybody has what they need.
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module]

@@ -29,7 +29,7 @@ def test_what_is_whole_is_read():
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """What becomes of each damage, in processes of their own: a crash ends one, and another does the rest."""
+    """The outcome of each damage, in processes of their own: a crash ends one, and another does the rest."""
     found, left = {}, list(DAMAGES)
     while left:
         run = subprocess.run(

@@ -214,7 +214,7 @@ public:
         if (step.action == Action::hold) {
             return {};
         }
-        const bool padded = step.action < Action::join;  // in which rows are what is told apart
+        const bool padded = step.action < Action::join;  // actions that keep rows apart
         if (!layout_.plain() || step.action >= Action::token_bounds || (padded && layout_.seq_lengths >= 0)) {
             return {Code::bad_argument};  // such batches are made before they are sent
         }

@@ -60,7 +60,7 @@ constexpr Reason reasons[] = {
     {Code::out_of_range, "holds a number that does not fit the output's dtype"},
     {Code::wrong_type, "mixes types of numbers, or holds something that is not a number"},
     {Code::changed, "changed while it was read"},
-    {Code::bad_argument, "has no valid length"},
+    {Code::bad_argument, "does not fit the requested width"},
     {Code::wrong_length, "is not as long as its tokens"},
     {Code::uneven, "is not a list as long as the first one of the column"},
 };

@@ -1,4 +1,4 @@
-// Columns to memory: which kernel writes a column, and what is said when it does not go.
+// Columns to memory: which kernel writes a column, and its error.
 #include "columns.hpp"
 
 #include <pybind11/critical_section.h>

@@ -131,7 +131,7 @@ struct Column {
 
 // Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
 // they are copied: that is a known kind of batch. Where that cannot be had, see `invalidate`, rows are looked at once
-// more before they are copied. Of lists it is always the list that is read, with the length it has.
+// more before they are copied. Lists are always read live, with the length they have.
 class Columns {
 public:
     std::vector<Column> columns;

@@ -1,5 +1,5 @@
 // A column that lies in flat memory: numbers, or lists of numbers, in chunks, as Arrow keeps them. Its rows are
-// pointers into it; what is no row of numbers (text, nulls, lists of lists) becomes the Python object that stands for
+// pointers into it; what is not a row of numbers (text, nulls, lists of lists) becomes the Python object that stands for
 // it.
 #pragma once
 
@@ -79,11 +79,11 @@ public:
     // Asks for what `row` will read.
     void prefetch(const Place& place) const;
     // The numbers at a place: one for a column of numbers, else a row of them, of the dimensions `trailing` after the
-    // first, -1 where it is empty and its type does not tell; false when they are no plain numbers, or lists differ in
+    // first, -1 where it is empty and its type does not tell; false when they are not plain numbers, or lists differ in
     // length. Throws ValueError when the memory contradicts itself.
     bool row(const Place& place, Row* out, Trailing* trailing) const;
     // The first `count` rows of numbers at a place in a column of lists of them; false when there are fewer, or they
-    // are no plain numbers. Throws ValueError as `row` does.
+    // are not plain numbers. Throws ValueError as `row` does.
     bool rows(const Place& place, std::int64_t count, std::vector<Row>* out) const;
     // Whether each element is a single number.
     bool is_numbers() const { return type_.layout == FlatType::Layout::number; }

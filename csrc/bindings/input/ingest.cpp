@@ -51,7 +51,7 @@ void Column::keep(Kind kind, Row* row) {
 
 namespace {
 
-// The keys of the first feature, or None when it is no plain dict and so no keys were given.
+// The keys of the first feature, or None when it is not a plain dict and so no keys were given.
 py::object first_keys(const py::object& features, const Interop& interop) {
     const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
     if (!first) {

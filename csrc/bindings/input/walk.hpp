@@ -42,7 +42,7 @@ public:
 
     Walk(const py::object& features, const Interop& interop) : features_(features), dicts_(interop) {}
 
-    // The features' values, in order: take(number of the name, value). False when a feature is no plain dict or lacks a
+    // The features' values, in order: take(number of the name, value). False when a feature is not a plain dict or lacks a
     // name, the batch has shrunk, or `take` says so. Comparing keys may run code of the user's, so nothing is to be
     // looked into yet.
     template <typename Take>

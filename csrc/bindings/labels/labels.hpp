@@ -56,7 +56,7 @@ public:
     explicit CausalLabels(std::int64_t pad_id, std::int64_t special = -1) : pad_id_(pad_id), special_(special) {}
     Status write(const Columns& columns, const BatchIds& batch) const override;
     std::int64_t pad_id() const { return pad_id_; }
-    // The special-token masks count for nothing here, but what are no numbers is an error of the reference.
+    // The special-token masks count for nothing here, but what are not numbers is an error of the reference.
     Status check_special(const Columns& columns) const;
 
 private:

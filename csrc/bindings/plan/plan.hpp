@@ -53,7 +53,7 @@ struct Plan {
     py::dict values;  // by name: what fills the gaps of an output, or its Labels
 };
 
-// Throws ValueError for a number that is no action.
+// Throws ValueError for a number that is not an action.
 Plan parse_plan(py::tuple steps, py::dict values);
 
 // How the rows of a batch lie in its outputs.

@@ -42,7 +42,7 @@ class SharedEpoch:
 
 
 class WithEpoch:
-    """What differs from epoch to epoch."""
+    """The base of objects that differ from epoch to epoch."""
 
     def __init__(self) -> None:
         self._epoch = SharedEpoch()
@@ -62,7 +62,7 @@ class WithEpoch:
 
 
 class Resumable(WithEpoch):
-    """What is iterated over, and goes on where a state was taken.
+    """The base of iterables that go on where a state was taken.
 
     A position is a dict with "epoch". It belongs to the iterator that was read last: an iterator goes on in its own
     epoch, whatever `set_epoch` says meanwhile.

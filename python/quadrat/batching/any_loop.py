@@ -297,7 +297,7 @@ def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[A
 
 
 def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> Any:
-    """What a function returns; the numbers of rows are added to its errors."""
+    """The result of a function; the numbers of rows are added to its errors."""
     try:
         return function(given)
     except Exception as error:

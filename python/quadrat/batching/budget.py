@@ -1,4 +1,4 @@
-"""What a batch may cost, and how rows become batches that cost no more."""
+"""The limit of a batch's cost, and rows grouped into batches within it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def require_rows(lengths: Any, purpose: str) -> None:
 
 
 def joins_rows(collator: Any) -> bool:
-    """Whether a batch is one long row, without padding."""
+    """True if a batch is one long row, without padding."""
     return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
 
 
 class Budget(NamedTuple):
-    """What a batch may cost at most, as the kernels take it."""
+    """The limit of a batch's cost, as the kernels take it."""
 
     tokens: int
     rows: int

@@ -149,7 +149,7 @@ def measure(
 
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
-    """Whether `len(row[column])` for each row of a dataset is what `lengths` reads from Arrow: its rows are there, are
+    """True if `len(row[column])` for each row of a dataset is what `lengths` reads from Arrow: its rows are there, are
     mappings with this column, and nobody has changed how they are read.
     """
     datasets = sys.modules.get("datasets")
@@ -165,7 +165,7 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
 
 
 def _reads_its_own_way(dataset: Any) -> bool:
-    """Whether a `datasets.Dataset` is of a class that makes rows otherwise."""
+    """True if a `datasets.Dataset` is of a class that makes rows otherwise."""
     original = sys.modules["datasets"].Dataset
     reading = ("__getitem__", "_getitem", "__iter__")
     return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
@@ -239,7 +239,7 @@ def _of_column(rows: Any, column: str) -> IntArray:
 
 
 def is_arrow(value: Any) -> bool:
-    """Whether a value is Arrow data. The chunked arrays of pyarrow 15 have no Arrow interface."""
+    """True if a value is Arrow data. The chunked arrays of pyarrow 15 have no Arrow interface."""
     pyarrow = sys.modules.get("pyarrow")
     return speaks_arrow(value) or (pyarrow is not None and isinstance(value, pyarrow.ChunkedArray))
 
@@ -373,7 +373,7 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
 
 
 def _chunks(items: Any) -> Iterable[list[Any]]:
-    """What is iterated over once, many items at a time; of a list, a copy."""
+    """Items of an iterable, many at a time; of a list, a copy."""
     if type(items) is list:
         return [items[:]]
     rest = iter(items)

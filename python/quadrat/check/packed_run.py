@@ -17,7 +17,7 @@ _LENGTHS = 13, 8  # of the two rows: the second begins within a block of tokens,
 
 
 def batch_of_two(model: Any, collator: Any) -> Any:
-    """What a copy of the collator makes of two short rows."""
+    """The batch that a copy of the collator makes of two short rows."""
     config = model.config.get_text_config()
     special = [value for key, value in vars(config).items() if key.endswith("token_id")]
     usual = [token for token in range(min(getattr(config, "vocab_size", 100), 1000)) if token not in special]

@@ -60,7 +60,7 @@ class PackingFinding:
 
 @dataclass(frozen=True)
 class PackingReport:
-    """What `check_packing` found; it is true if the model keeps rows apart.
+    """The result of `check_packing`; it is true if the model keeps rows apart.
 
     Attributes:
         model: the class of the model.
@@ -79,7 +79,7 @@ class PackingReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error."""
+        """True if there is no error."""
         return all(finding.severity != "error" for finding in self.findings)
 
     def __bool__(self) -> bool:
@@ -207,7 +207,7 @@ def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]
     elif mask is not None and mask.ndim > 2:
         return  # the mask says which tokens attend to which
     elif mask is not None:
-        yield error((), f"{where} ignores where position_ids start again if there is an attention_mask: leave it out")
+        yield error((), f"{where} ignores resets of position_ids when attention_mask is given: leave it out")
     elif not any(map(_makes_masks, types)):
         said = f"{where}: {type(model).__name__} makes no mask from position_ids; set attn_implementation to a "
         yield error(_VARLEN, f"{said}FlashAttention that it supports, and {_remedy(*_VARLEN)}; or use padded batches")
@@ -217,7 +217,7 @@ def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]
         said = f"{where} needs position_ids of shape [4, 1, total]: those of the text, then the three of M-RoPE"
         yield error(("position_ids",), said)
     elif given.get("use_cache", getattr(config, "use_cache", False)):
-        said = f"{where} ignores where position_ids start again if there is a cache: set model.config.use_cache = False"
+        said = f"{where} ignores resets of position_ids with a cache: set model.config.use_cache = False"
         yield error(("use_cache",), f"{said} (SFTTrainer and the Trainer of transformers 5 do so)")
 
 
@@ -261,7 +261,7 @@ def _states(layer: Any) -> list[str]:
 
 
 def _arrives(model: Any, path: str, argument: str | None) -> bool:
-    """Whether an argument of the model reaches the layer at this path, which uses it."""
+    """True if an argument of the model reaches the layer at this path, which uses it."""
     if argument is None:
         return False
     names = path.split(".")
@@ -272,7 +272,7 @@ def _arrives(model: Any, path: str, argument: str | None) -> bool:
 
 @functools.cache
 def _hands_on(layer: type, child: str, argument: str) -> bool:
-    """Whether `forward` gives an argument to a child; where no call of the child is to be seen, to anything."""
+    """True if `forward` gives an argument to a child; where no call of the child is to be seen, to anything."""
     own = [call for call in _calls(layer) if ast.unparse(call.func) == f"self.{child}"]
     gives = [_spreads(call) or argument in ast.unparse(call) for call in own]
     found = all(gives) if own else argument in _code(layer) or any(map(_spreads, _calls(layer)))
@@ -281,7 +281,7 @@ def _hands_on(layer: type, child: str, argument: str) -> bool:
 
 @functools.cache
 def _uses(layer: type, argument: str) -> bool:
-    """Whether `forward` names an argument, or hands on what it does not name to a function that may take it."""
+    """True if `forward` names an argument, or hands on what it does not name to a function that may take it."""
     # Convolutions and scans take seq_idx by this name, all others need it by theirs.
     calls = [call for call in _calls(layer) if argument == "seq_idx" and _spreads(call)]
     calls += [call for call in _calls(layer) if any(argument in ast.unparse(one.value) for one in call.keywords)]
@@ -290,7 +290,7 @@ def _uses(layer: type, argument: str) -> bool:
 
 
 def _reads(layer: Any, call: ast.Call, argument: str) -> bool:
-    """Whether the function that is called names the argument; one that a package of kernels replaces does."""
+    """True if the function that is called names the argument; one that a package of kernels replaces does."""
     function = getattr(inspect.unwrap(layer.forward), "__globals__", {}).get(ast.unparse(call.func))
     if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
         return True
@@ -299,7 +299,7 @@ def _reads(layer: Any, call: ast.Call, argument: str) -> bool:
 
 
 def _takes(layer: Any, argument: str) -> bool:
-    """Whether `forward` takes an argument, or all that it does not name."""
+    """True if `forward` takes an argument, or all that it does not name."""
     parameters = inspect.signature(inspect.unwrap(layer.forward)).parameters
     return argument in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
@@ -313,7 +313,7 @@ def _spreads(call: ast.Call) -> bool:
 
 
 def _makes_masks(layer: type) -> bool:
-    """Whether a module makes causal masks from `position_ids`, given as a keyword or in a dict of arguments."""
+    """True if a module makes causal masks from `position_ids`, given as a keyword or in a dict of arguments."""
     nodes = _nodes(layer)
     if not any(isinstance(node, ast.Name) and _MASK_FUNCTION.match(node.id) for node in nodes):
         return False
@@ -324,7 +324,7 @@ def _makes_masks(layer: type) -> bool:
 
 
 def _hands_on_positions(layer: type) -> bool:
-    """Whether a module calls its layers with `position_ids`, from which FlashAttention reads where rows begin."""
+    """True if a module calls its layers with `position_ids`, from which FlashAttention reads where rows begin."""
     calls = [node for node in _nodes(layer) if isinstance(node, ast.Call)]
     inner = [call for call in calls if re.search("layer|block", ast.unparse(call.func))]
     return any(one.arg == "position_ids" for call in inner for one in call.keywords)

@@ -66,7 +66,7 @@ def run(options: Namespace) -> int:
 
 
 def _features(name: str, tokenizer: PreTrainedTokenizerBase, row: Feature) -> Feature:
-    """What the collators of a name take of a row of tokens."""
+    """The part of a row of tokens that the collators of a name take."""
     ids = row["input_ids"]
     if name == "flattening":
         return {"input_ids": ids}

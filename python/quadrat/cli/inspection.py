@@ -1,4 +1,4 @@
-"""What quadrat does with the installed transformers, and with a script: the second part of `quadrat info`."""
+"""How quadrat works with the installed transformers, and with a script: the second part of `quadrat info`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLLATORS = ("data_collator", "collate_fn")
 
 
 def inspect_installed() -> str:
-    """What falls back with the installed transformers, which is imported."""
+    """The collators that fall back with the installed transformers, which is imported."""
     try:
         from quadrat.installed import imitated
 

@@ -24,7 +24,7 @@ _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
 @dataclass(frozen=True)
 class Options:
-    """What the processes of a run are told."""
+    """The options that the processes of a run get."""
 
     max_tokens: int | None = None  # of a Trainer's training batches; 0: as many as keep the steps; None: they stay
     group_by_length: bool = False

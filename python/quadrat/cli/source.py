@@ -39,7 +39,7 @@ class Source:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether the column holds token ids."""
+        """True if the column holds token ids."""
         return _is_tokens(self.table.schema.field(self.column).type)
 
     def values(self, column: str) -> Any:

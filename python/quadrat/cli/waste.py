@@ -1,4 +1,4 @@
-"""What padding costs: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
+"""The cost of padding: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
 
 Everything here is a function of lengths. Batches are a `Ragged` of row numbers, one row per batch; `padded` and
 `flattened` compute their costs.
@@ -32,7 +32,7 @@ PACKED = "packed"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one pass over all rows costs in one way of batching."""
+    """The cost of one pass over all rows in one way of batching."""
 
     batches: int
     largest_batch: int  # in tokens, padding included
@@ -164,7 +164,7 @@ def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
 def every_way(
     lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
 ) -> dict[str, Cost]:
-    """What one pass costs in each way of batching. `lengths`, `[rows]`, are those of truncated rows, at least one.
+    """The cost of one pass in each way of batching. `lengths`, `[rows]`, are those of truncated rows, at least one.
 
     `max_tokens` is at least `multiple_of`. All but `BUDGET` and `PACKED` begin with one permutation, drawn from `seed`.
     """

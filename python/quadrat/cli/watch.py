@@ -32,7 +32,7 @@ OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
 
 
 class _Seen:
-    """What the collators of this process did."""
+    """Counts of what the collators of this process did."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -205,7 +205,7 @@ def _use_budget(loader: Any) -> None:
 
 
 class _Train:
-    """`Trainer.train`. It is looked up before each training, which is then prepared; no frame appears in tracebacks."""
+    """`Trainer.train`, a descriptor: prepares the trainer on first access, and adds no frame to tracebacks."""
 
     def __init__(self, train: Any) -> None:
         self._train = train

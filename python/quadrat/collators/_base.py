@@ -22,7 +22,7 @@ from quadrat.planning.remembering import Remembering, parameters_of
 
 
 class Collator(Remembering):
-    """What all collators share: `_collate`, and the hooks that it calls.
+    """The base of all collators: `_collate`, and the hooks that it calls.
 
     A collator has `_plan`, and `_reference`; the other hooks have defaults.
     """
@@ -34,12 +34,12 @@ class Collator(Remembering):
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
-    trim = False  # where it is no field
+    trim = False  # where it is not a field
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Refuses options that there are not. Raises TypeError."""
+        """Rejects unknown options. Raises TypeError."""
         if options:
             _refuse_unknown(cls, options)
         return super().__new__(cls)
@@ -59,12 +59,12 @@ class Collator(Remembering):
             raise ValueError("padding_free has no columns of padding for trim to cut: leave one of them out")
 
     def _is_own(self, features: Any) -> bool:
-        """Whether options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
+        """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
         del features
         return False
 
     def _require_known(self, features: Any, framework: Any) -> None:
-        """Raises AlwaysFallBack where the installed libraries are others than those quadrat was tested with."""
+        """Raises AlwaysFallBack where the installed libraries differ from the tested ones."""
         reason = imitated.broken(framework)
         if reason is None and imitated.changed(self._imitates) is None:
             return
@@ -82,7 +82,7 @@ class Collator(Remembering):
             raise FallBack(str(error), "give all columns one number of rows") from error
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        """What makes the batch if there is no plan: the reference, with quadrat's own options applied to its result."""
+        """The function that makes a batch without a plan: the reference, and quadrat's own options applied to it."""
         del features
         reference = self._reference(framework)
         if not getattr(self, "pad_values", None):

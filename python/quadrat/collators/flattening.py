@@ -194,7 +194,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
     def _is_extended(self) -> bool:
-        """Whether options ask for what the reference does not do."""
+        """True if options ask for what the reference does not do."""
         given = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
         return bool(any(one is not None for one in given) or self.pad_values or self.scalar_labels)
 
@@ -207,7 +207,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return Flattening.of(self, framework, *labels, extra, **own)
 
     def _differs(self, features: Any) -> bool:
-        """Whether the installed transformers would make something else of these features than the newest does."""
+        """True if the installed transformers would make something else of these features than the newest does."""
         start = self.position_ids_start
         if self.return_position_ids and (type(start) is not int or start != 0) and not flattening_takes_a_start():
             return True

@@ -178,13 +178,13 @@ def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _hands_on(processor: Any) -> bool:
-    """Whether the processor's `pad` is that of its two parts."""
+    """True if the processor's `pad` is that of its two parts."""
     own = vars(processor)
     return "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad)
 
 
 def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, **options: Any) -> Any:
-    """What the extractor's `pad` makes of this column; a mask of another kind, perhaps, where quadrat makes it."""
+    """The result of the extractor's `pad` for this column; a mask of another kind, perhaps, where quadrat makes it."""
     if is_feature_pad(type(extractor).pad) and "pad" not in vars(extractor):
         return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name)
     return extractor.pad(only(rows, name), **options)

@@ -14,7 +14,7 @@ from quadrat.ragged import Ragged
 
 
 class GroupedDataset(WithEpoch):
-    """What `BatchedDataset` and `PackedDataset` share: an item is a group of rows of `dataset`."""
+    """The base of `BatchedDataset` and `PackedDataset`: an item is a group of rows of `dataset`."""
 
     def __init__(self, dataset: Any, columns: Sequence[str] | None, column: str | None = None) -> None:
         super().__init__()

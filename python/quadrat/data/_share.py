@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return self.workers * self.ranks
 
     def row(self, number: int) -> str:
-        """What an error message calls a row that was read here."""
+        """The name in error messages of a row that was read here."""
         return f"row {number}" + (f" of share {self.share} of {self.shares}" if self.shares > 1 else "")
 
 
@@ -115,12 +115,12 @@ def require_rows(dataset: Any) -> None:
 
 
 def _makes_rows(dataset: Any) -> bool:
-    """Whether a dataset is a function that returns an iterator."""
+    """True if a dataset is a function that returns an iterator."""
     return callable(dataset) and not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
 
 def _has_buffer(source: Any) -> bool:
-    """Whether rows are shuffled in a buffer, which is not part of the dataset's state."""
+    """True if rows are shuffled in a buffer, which is not part of the dataset's state."""
     inside = [getattr(source, name, []) for name in _INSIDE]
     parts = [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
     return type(source).__name__ == _BUFFER or any(map(_has_buffer, parts))

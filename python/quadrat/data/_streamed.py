@@ -32,7 +32,7 @@ else:
 
 
 class Units(NamedTuple):
-    """What is put into groups: rows, or pieces of rows."""
+    """The members of groups: rows, or pieces of rows."""
 
     source: Source | list[Any]  # where the rows are: in Arrow, or a list of them
     places: IntArray  # of each unit's row there
@@ -66,7 +66,7 @@ _NONE = Units([], _EMPTY, Pieces(_EMPTY, _EMPTY, _EMPTY, _EMPTY))
 
 
 class StreamOptions(NamedTuple):
-    """What the groups of a stream depend on, besides its rows: entries of a state."""
+    """The options that the groups of a stream depend on: entries of a state."""
 
     limit: int  # the tokens of a row at most
     overlong: str
@@ -93,7 +93,7 @@ class StreamOptions(NamedTuple):
 
 
 class StreamedDataset(Resumable, _Base):
-    """What `BatchedStream` and `PackedStream` share: an item is a group of rows of one window.
+    """The base of `BatchedStream` and `PackedStream`: an item is a group of rows of one window.
 
     A window is the next `window` rows of the stream, after the rows held back from the window before: those of its
     emptiest group, or of several. A row is held back at most once.

@@ -250,7 +250,7 @@ def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None =
 
 @functools.cache
 def _are_equal() -> bool:
-    """Whether rows, keys and states are those of the installed `datasets`, tried on a few tables."""
+    """True if rows, keys and states are those of the installed `datasets`, tried on a few tables."""
     sizes = _SMALLEST + 1, 0, 1, 2
     tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in sizes] for at in range(2)]
     own = datasets.Features.from_arrow_schema(tables[0][0].schema)

@@ -55,7 +55,7 @@ _READERS = {format_type: _readers(format_type) for format_type in (None, "python
 
 
 def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str | None) -> bool:
-    """Whether `datasets` itself reads the rows, in a format known here, and nothing that was put in its place.
+    """True if `datasets` itself reads the rows, in a format known here, and nothing that was put in its place.
 
     `getitem`: what the dataset's `__getitem__` may be besides `original_getitem`.
     """
@@ -85,7 +85,7 @@ class StoredRows:
         self._is_plain = False
 
     def is_of(self, dataset: datasets.Dataset) -> bool:
-        """Whether the dataset is as it was."""
+        """True if the dataset is as it was."""
         data, indices, kind, columns, kwargs, output_all, info = self._state
         return (
             dataset._data is data
@@ -167,7 +167,7 @@ class StoredRows:
 
 
 def _waits(format_type: str | None, look: Look, column: pa.ChunkedArray) -> bool:
-    """Whether the rows of a column may be made later, and one by one: nothing is raised, nor depends on others."""
+    """True if the rows of a column may be made later, and one by one: nothing is raised, nor depends on others."""
     if format_type in (None, "python"):
         return look == PYTHON
     if look == OBJECT:
@@ -207,7 +207,7 @@ def _array_of(array: pa.Array) -> pa.Array:
 
 
 def is_plain_type(kind: pa.DataType) -> bool:
-    """Whether Python has numbers, texts or lists of them for this type."""
+    """True if Python has numbers, texts or lists of them for this type."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return is_plain_type(kind.value_type)
     return _is_number(kind) or bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
@@ -219,7 +219,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def look_as(format_type: str, options: tuple[tuple[str, Any], ...], kind: pa.DataType) -> Look:
-    """What values of an Arrow type look like in a format; the installed `datasets` is asked by trying it."""
+    """The form of an Arrow type's values in a format; the installed `datasets` is asked by trying it."""
     item = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     if not _is_number(item):
         return OBJECT

@@ -116,7 +116,7 @@ class DeferredBatch(Mapping[str, Any]):
         return self._of(self._buffer.pin_memory(), self._plan, held)
 
     def is_pinned(self) -> bool:
-        """Whether the buffer is in page-locked memory."""
+        """True if the buffer is in page-locked memory."""
         return bool(self._buffer.is_pinned())
 
     @property

@@ -1,4 +1,4 @@
-"""What the outputs of a deferred batch are made of, and how a device makes them."""
+"""The parts of a deferred batch's outputs, and how a device makes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Masking(NamedTuple):
 
 
 class DeferredPlan(NamedTuple):
-    """What the outputs are, and what they are made of."""
+    """The outputs, and their parts."""
 
     steps: Steps  # as for `_core.Columns.run`
     layout: tuple[Parts, ...]  # a place for each step

@@ -241,7 +241,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         return (tensors, whole), whole
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the reference keeps, and `ragged`."""
+        """The state of the reference, and `ragged`."""
 
         def seen(held: _Held) -> tuple[_Held, dict[str, Any]]:
             held, tensors = _tensors_seen(held)

@@ -44,7 +44,7 @@ class Pack(UserDict[str, Any]):
     """Documents that were joined to one row.
 
     `pack["input_ids"]` is an array with the tokens of all documents, as is each extra column, and `pack["seq_lengths"]`
-    says how long each document is. It is no dict: of those, Trainer removes the columns that the model does not take.
+    says how long each document is. It is not a dict: of those, Trainer removes the columns that the model does not take.
     """
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ def unwrapped(features: Any) -> Any:
 
 
 def is_packed(features: Any) -> bool:
-    """Whether features, in one form, are rows that were packed: each has ints that say how long its documents are."""
+    """True if features, in one form, are rows that were packed: each has ints that say how long its documents are."""
     collected = _core.collect(features, (SEQ_LENGTHS, MAIN), interop())
     if collected is None or not len(features):
         return False
@@ -106,7 +106,7 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
     `pieces`: what to take of each row; by default all.
 
     Raises:
-        TypeError: when a column does not hold rows of numbers, or a feature is no mapping with these columns.
+        TypeError: when a column does not hold rows of numbers, or a feature is not a mapping with these columns.
         ValueError: when the columns differ in the length of a row, or it is not as long as `pieces` say.
     """
     collected = _core.collect(as_columns(features), tuple(names), interop())

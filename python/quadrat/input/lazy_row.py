@@ -60,7 +60,7 @@ class Source:
 
 
 class _Unread:
-    """What C code finds that reads the memory of a row that is not read yet."""
+    """The value that C code finds when it reads the memory of a row that is not read yet."""
 
     def __repr__(self) -> str:
         return "<in Arrow: give dict(row)>"

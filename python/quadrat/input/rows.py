@@ -179,7 +179,7 @@ def table_of_arrow(
 
 @functools.cache
 def _halves_become_floats() -> bool:
-    """Whether pyarrow makes Python floats of float16; older versions make NumPy's numbers."""
+    """True if pyarrow makes Python floats of float16; older versions make NumPy's numbers."""
     import pyarrow as pa
 
     return type(pa.scalar(np.float16(1), pa.float16()).as_py()) is float
@@ -193,7 +193,7 @@ def plain(features: Any) -> Any:
 
 
 def is_plain(feature: Any) -> bool:
-    """Whether a feature is a mapping that does nothing of its own when it is read."""
+    """True if a feature is a mapping that does nothing of its own when it is read."""
     return _core.dict_of(feature, interop()) is not None
 
 
@@ -336,7 +336,7 @@ def _unnested(value: Any) -> Any:
 
 
 def is_one_example(features: Mapping[str, Any]) -> bool:
-    """Whether a mapping holds the tokens of one example rather than one value per row."""
+    """True if a mapping holds the tokens of one example rather than one value per row."""
     if not features:
         return True
     tokens = features.get(MAIN, ())
@@ -347,7 +347,7 @@ def is_one_example(features: Mapping[str, Any]) -> bool:
 
 
 def speaks_arrow(value: Any) -> bool:
-    """Whether a value has the Arrow PyCapsule interface, as a table or stream, or as an array."""
+    """True if a value has the Arrow PyCapsule interface, as a table or stream, or as an array."""
     return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
 
 

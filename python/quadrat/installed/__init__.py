@@ -1,1 +1,1 @@
-"""What the installed transformers has, and how it behaves."""
+"""The classes of the installed transformers, and how they behave."""

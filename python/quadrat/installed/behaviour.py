@@ -1,4 +1,4 @@
-"""What differs between versions of transformers, and of tokenizers: found by running the installed code once.
+"""Differences between versions of transformers, and of tokenizers: found by running the installed code once.
 
 No code here checks a version number. Docstrings name versions only for the reader.
 """
@@ -37,7 +37,7 @@ def _sees(call: Any, *arguments: Any) -> bool:
 
 
 def _makes_a_generator(seed: int, generator: Any) -> bool:
-    """Whether masked language modelling with this seed and generator makes a generator."""
+    """True if masked language modelling with this seed and generator makes a generator."""
     reference: Any = originals.DataCollatorForLanguageModeling
 
     class Probe(reference):
@@ -51,19 +51,19 @@ def _makes_a_generator(seed: int, generator: Any) -> bool:
 
 @functools.cache
 def zero_is_a_seed() -> bool:
-    """Whether masked language modelling makes a generator for `seed=0`; before 5.19 it does not."""
+    """True if masked language modelling makes a generator for `seed=0`; before 5.19 it does not."""
     return _makes_a_generator(0, None)
 
 
 @functools.cache
 def makes_fitting_generators() -> bool:
-    """Whether masked language modelling replaces generators of another library, or another process; from 5.24 on."""
+    """True if masked language modelling replaces generators of another library, or another process; from 5.24 on."""
     return _makes_a_generator(1, object())
 
 
 @functools.cache
 def numpy_token_labels_are_like_torch() -> bool:
-    """Whether a NumPy batch with token labels is an encoding like torch's; before 5.16, a plain dict, all int64."""
+    """True if a NumPy batch with token labels is an encoding like torch's; before 5.16, a plain dict, all int64."""
 
     class Tokenizer:
         padding_side = "right"
@@ -81,7 +81,7 @@ def numpy_token_labels_are_like_torch() -> bool:
 
 @functools.cache
 def pad_warns_of_fast_tokenizers() -> bool:
-    """Whether the first `pad` of a fast tokenizer says that `__call__` is faster, as 4.x does."""
+    """True if the first `pad` of a fast tokenizer says that `__call__` is faster, as 4.x does."""
 
     class Warnings(dict[str, bool]):
         def get(self, *arguments: Any) -> Any:
@@ -95,7 +95,7 @@ def pad_warns_of_fast_tokenizers() -> bool:
 
 @functools.cache
 def feature_pad_keeps_arrays() -> bool:
-    """Whether `pad` of feature extractors leaves columns that are arrays in the dict it is given; from 5.12 on."""
+    """True if `pad` of feature extractors leaves columns that are arrays in the dict it is given; from 5.12 on."""
     column = {"input_values": np.zeros((1, 1), np.float32)}
 
     class Probe(SequenceFeatureExtractor):
@@ -107,7 +107,7 @@ def feature_pad_keeps_arrays() -> bool:
 
 @functools.cache
 def only_hands_on(pad: Any) -> bool:
-    """Whether `pad` of a processor gives inputs to its feature extractor, labels to its tokenizer, and does no more."""
+    """True if `pad` of a processor gives inputs to its feature extractor, labels to its tokenizer, and does no more."""
     seen: list[Any] = []
 
     class Part:
@@ -129,7 +129,7 @@ def only_hands_on(pad: Any) -> bool:
 
 @functools.cache
 def flattening_takes_arrays() -> bool:
-    """Whether rows to flatten may be arrays; 4.x adds them up where it should join them."""
+    """True if rows to flatten may be arrays; 4.x adds them up where it should join them."""
     two = np.ones(2, np.int64)
     try:
         batch = originals.DataCollatorWithFlattening(return_tensors="np")([{"input_ids": two}, {"input_ids": two}])
@@ -140,7 +140,7 @@ def flattening_takes_arrays() -> bool:
 
 @functools.cache
 def flattening_takes_a_start() -> bool:
-    """Whether `position_ids_start` is known; before 5.15 positions are counted from 0."""
+    """True if `position_ids_start` is known; before 5.15 positions are counted from 0."""
     collator = originals.DataCollatorWithFlattening(return_tensors="np")
     collator.position_ids_start = 5
     return bool(collator([{"input_ids": [1]}])["position_ids"][0, 0] == 5)
@@ -148,21 +148,21 @@ def flattening_takes_a_start() -> bool:
 
 @functools.cache
 def flattening_drops_empty_rows() -> bool:
-    """Whether rows without tokens are left out, and an error if there are no others; from 5.24 on."""
+    """True if rows without tokens are left out, and an error if there are no others; from 5.24 on."""
     collator = originals.DataCollatorWithFlattening(return_tensors="np")
     return bool(collator([{"input_ids": [1]}, {"input_ids": []}])["labels"].shape == (1, 1))
 
 
 @functools.cache
 def numpy_ints_are_labels(framework: Framework) -> bool:
-    """Whether `default_data_collator` makes int64 of labels that are NumPy's integers; before 5.22, float32."""
+    """True if `default_data_collator` makes int64 of labels that are NumPy's integers; before 5.22, float32."""
     labels = originals.default_data_collator([{"label": np.int32(1)}], framework)["labels"]
     return "int" in str(labels.dtype)
 
 
 @functools.cache
 def counting_copies_the_vocabulary() -> bool:
-    """Whether `len` of a fast tokenizer copies its vocabulary, before tokenizers 0.23; only a stopwatch can tell."""
+    """True if `len` of a fast tokenizer copies its vocabulary, before tokenizers 0.23; only a stopwatch can tell."""
     backend = Tokenizer(models.WordLevel({str(token): token for token in range(2000)}, unk_token="0"))
 
     def fastest(added: bool) -> float:

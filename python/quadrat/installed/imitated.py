@@ -1,4 +1,4 @@
-"""Whether transformers, torch and NumPy are what quadrat was tested with. If not: one warning, and fall back.
+"""Compares transformers, torch and NumPy with the tested versions. If they differ: one warning, and fall back.
 
 For transformers, the code decides and not the version number: fingerprints of the functions that quadrat imitates are
 compared with those of the tested versions, so that a later release with the same functions is accepted.
@@ -90,7 +90,7 @@ if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name
 
 
 def trusted() -> bool:
-    """Whether the environment asks for compiled batches with untested versions, too."""
+    """True if the environment asks for compiled batches with untested versions, too."""
     return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0")
 
 
@@ -156,7 +156,7 @@ def _broken(framework: Framework) -> str | None:
 
 
 def _makes_batches(framework: Framework) -> bool:
-    """Whether rows in all forms are read and written as they are."""
+    """True if rows in all forms are read and written as they are."""
     expected = [[1, 2, 3], [-4, 0, 0]]
     forms: list[Any] = [[[1, 2, 3], [-4]], [np.array([1, 2, 3]), np.array([-4])]]
     if framework == "pt":

@@ -46,7 +46,7 @@ if "whole_word_mask" not in DataCollatorForLanguageModeling.__dataclass_fields__
 
 
 def masks_words_as_4(cls: Any) -> bool:
-    """Whether a class named `DataCollatorForWholeWordMask` is that of 4.x, not the other one that early 5.x have."""
+    """True if a class named `DataCollatorForWholeWordMask` is that of 4.x, not the other one that early 5.x have."""
     return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
 
 

@@ -1,4 +1,4 @@
-"""What quadrat was tested with, as `make matrix ARGS=--record` writes it; see docs/compatibility.md."""
+"""The versions that quadrat was tested with, as `make matrix ARGS=--record` writes it; see docs/compatibility.md."""
 
 from __future__ import annotations
 

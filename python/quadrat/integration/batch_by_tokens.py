@@ -175,7 +175,7 @@ def _check(trainer: Any) -> None:
 
 
 def _chooses_as_usual(trainer: Any) -> bool:
-    """Whether a `_get_train_sampler` of a subclass returns what Trainer's does, as many rows of the same kind."""
+    """True if a `_get_train_sampler` of a subclass returns what Trainer's does, as many rows of the same kind."""
     own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
     return type(own) is type(usual) and len(own) == len(usual) and not getattr(own, "replacement", False)
 

@@ -56,7 +56,7 @@ def _is_plain(*tensors: Any) -> bool:
 
 
 def _rise(indices: Any, size: int) -> bool:
-    """Whether indices are places below `size`, each above the last; on a GPU nobody waits to learn that."""
+    """True if indices are places below `size`, each above the last; on a GPU nobody waits to learn that."""
     if indices.is_cuda or indices.dtype != torch.int64 or indices.dim() != 1 or not len(indices):
         return False
     return bool(indices[0] >= 0 and indices[-1] < size and (indices[1:] > indices[:-1]).all())
@@ -64,7 +64,7 @@ def _rise(indices: Any, size: int) -> bool:
 
 @functools.cache
 def _gives_tensors(original: Function, parameters: int) -> bool:
-    """Whether the longest length is a tensor: transformers 5.6 does not wait for a GPU, earlier and later ones do."""
+    """True if the longest length is a tensor: transformers 5.6 does not wait for a GPU, earlier and later ones do."""
     values = original(*[torch.ones(1, 1, dtype=torch.int32, device="cpu")] * parameters)
     return any(isinstance(value, torch.Tensor) and not value.dim() for value in values)
 

@@ -121,7 +121,7 @@ def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ())
 
 
 def _masks_apart(collator: Any, framework: Framework, names: tuple[str, ...]) -> bool:
-    """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
+    """True if masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
     return collator.mlm and (
         collator._masks_itself(framework)
         or (collator.rng == "torch" and origin(collator, framework) is None)
@@ -143,7 +143,7 @@ def origin(collator: Any, framework: Framework) -> Origin | None:
 
 
 def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
-    """What makes the labels of causal language modelling from ids: -100 as filling, or for the padding token."""
+    """The labels of causal language modelling from ids: -100 as filling, or for the padding token."""
     pad_token_id = collator.tokenizer.pad_token_id
     if collator.mask_padding == "length" or pad_token_id is None:
         return -100
@@ -157,7 +157,7 @@ def _special_column(names: tuple[str, ...]) -> int:
 
 
 def masked_labels(framework: Framework, collator: Any, names: tuple[str, ...]) -> _core.Labels:
-    """What masks the ids of a batch with these columns and makes their labels."""
+    """The masking of the ids of a batch with these columns, and their labels."""
     special = _special_column(names)
     words, source = -1, _core.WORD_SOURCES.NONE
     if collator.whole_word_mask:
@@ -214,7 +214,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
 
 
 def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[plan_cache.Fact, ...] | None:
-    """What decisions about masking depend on besides the collator's fields and the padding; None where not known."""
+    """The facts that masking depends on besides the collator's fields and the padding; None where not known."""
     tokenizer = collator.tokenizer
     cls, state = type(tokenizer), tokenizer.__dict__
     special = state.get("_special_tokens_map")
@@ -270,7 +270,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
 
 
 def is_plain_ids(array: Any, framework: Framework) -> bool:
-    """Whether the kernels may write to it: contiguous int64 in host memory."""
+    """True if the kernels may write to it: contiguous int64 in host memory."""
     if framework == "np":
         return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
     import torch

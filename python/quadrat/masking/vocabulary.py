@@ -1,4 +1,4 @@
-"""What a tokenizer reports about its tokens, by id: read once, and again when its vocabulary has changed."""
+"""The properties of a tokenizer's tokens, by id: read once, and again when its vocabulary has changed."""
 
 from __future__ import annotations
 

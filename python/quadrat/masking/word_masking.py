@@ -117,7 +117,7 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
 
 
 def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
-    """What orders the words, None for the generator of all else, and where all else is drawn from."""
+    """The generator that orders the words, None for that of all else, and the one of all else."""
     origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
     shuffle = python_origin()
     if origin is None or shuffle is None:

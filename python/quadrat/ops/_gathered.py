@@ -47,7 +47,7 @@ def concatenated(batches: Sequence[Any], padding: Any) -> Any:
 
 
 def in_host_memory(array: Any) -> bool:
-    """Whether what the array holds are the bytes of its memory."""
+    """True if what the array holds are the bytes of its memory."""
     return not is_tensor(array) or is_stored(array)
 
 

@@ -23,7 +23,7 @@ def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
 
 
 def leaves_of(batch: Any) -> Iterator[Any]:
-    """What stands in the lists, tuples and mappings of a batch, in order."""
+    """Yields the leaves of a batch, in order."""
     if isinstance(batch, (list, tuple, Mapping)):
         for part in batch.values() if isinstance(batch, Mapping) else batch:
             yield from leaves_of(part)
@@ -32,7 +32,7 @@ def leaves_of(batch: Any) -> Iterator[Any]:
 
 
 def leaves_like(model: Any, batch: Any) -> list[Any] | None:
-    """What a batch holds in the places of a model's leaves, and nothing else; None where a place is missing."""
+    """A batch's values in the places of a model's leaves, and nothing else; None where a place is missing."""
     if not isinstance(model, (list, tuple, Mapping)):
         return [batch]
     if type(batch) is not type(model) or len(batch) < len(model):
@@ -54,12 +54,12 @@ def types_of(batch: Any) -> set[type]:
 
 
 def is_array(value: Any) -> bool:
-    """Whether this is a NumPy array or a tensor."""
+    """True if this is a NumPy array or a tensor."""
     return is_tensor(value) or isinstance(value, np.ndarray)
 
 
 def likeness(batch: Any) -> Any:
-    """What is equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
+    """A key, equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
     own = type(batch)
     if own is np.ndarray:
         plain = not batch.dtype.hasobject and batch.dtype.isnative
@@ -76,7 +76,7 @@ def likeness(batch: Any) -> Any:
 
 
 def joins(first: Any, other: Any, padding: Any) -> bool:
-    """Whether batches of these likenesses are joined by bytes: they are equal, or their arrays differ in width."""
+    """True if batches of these likenesses are joined by bytes: they are equal, or their arrays differ in width."""
     if first == other:
         return first is not None
     if first is None or other is None or first[0] is not other[0]:

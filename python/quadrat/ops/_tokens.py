@@ -21,7 +21,7 @@ with needs("quadrat.bert_padding"):
 
 
 class MaskLayout(NamedTuple):
-    """What a mask keeps."""
+    """The tokens that a mask keeps."""
 
     indices: Any  # int64 `[total]`, places in the flattened mask
     cu_seqlens: Any  # int32 `[rows + 1]`
@@ -30,14 +30,14 @@ class MaskLayout(NamedTuple):
 
 
 def is_ours(tensor: Any) -> bool:
-    """Whether the kernels can be shown a tensor; torch's own operations follow all others."""
+    """True if the kernels can be shown a tensor; torch's own operations follow all others."""
     if not (tensor.is_cpu or tensor.is_cuda) or tensor.is_neg() or tensor.is_conj():
         return False
     return tensors.other_than_memory(tensor) is None and not tensors.has_tangent(tensor)
 
 
 def mask_layout(mask: Any) -> MaskLayout | None:
-    """What a mask, `[rows, width]`, keeps, with one wait for a GPU; None for numbers other than 0 and 1."""
+    """The tokens that a mask, `[rows, width]`, keeps, with one wait for a GPU; None for numbers other than 0 and 1."""
     if mask.is_floating_point() or mask.is_complex():
         return None
     mask = dense(mask, "the mask")

@@ -1,4 +1,4 @@
-"""What torch keeps track of goes by way of quadrat's operators, which know their derivatives."""
+"""Tensors that torch tracks go by way of quadrat's operators, which know their derivatives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from quadrat.support.tensors import is_tensor, recording
 
 
 def tracked(array: Any) -> bool:
-    """Whether torch keeps track of what is done to an array, for its gradient or to do it again."""
+    """True if torch keeps track of what is done to an array, for its gradient or to do it again."""
     if not is_tensor(array) or not (array.requires_grad or recording()):
         return False
     import torch

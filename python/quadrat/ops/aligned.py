@@ -77,7 +77,7 @@ def align(
         TypeError: when a column or `cu_seqlens` is not an array, or an option is not a number.
         OverflowError: when a padding value does not fit its column's dtype, or the total does not fit int32.
         ValueError: when `cu_seqlens` decreases or exceeds a column; when `pad_to_multiple_of` is not positive; when
-            `total_length` is not a multiple of it, is less than the sequences need, or there is no sequence to pad.
+            `total_length` is not a multiple of it, is less than the sequences need, or there is not a sequence to pad.
 
     Examples:
         >>> import quadrat, numpy

@@ -133,7 +133,7 @@ def mask_tokens(
 
 
 class Given(NamedTuple):
-    """What `mask_tokens` is told of the tokens and rows, or None."""
+    """The arguments of `mask_tokens` about tokens and rows, or None."""
 
     special_tokens_mask: Any = None
     offset_mapping: Any = None

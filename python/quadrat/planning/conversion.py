@@ -113,7 +113,7 @@ def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> 
 
 
 def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
-    """Action and kind for a column; None where the reference had better decide."""
+    """Action and kind for a column; None where the reference decides."""
     if shape.forms & ~(col.DEEP | col.DERIVED) == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
         return col.STACK, shape.kinds.bit_length() - 1
     kind = col.inferred_kind(shape.kinds, float_kind)
@@ -125,7 +125,7 @@ def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | N
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
-    """What `pad` of the reference gives: rows of lists are padded by it, and converted in compiled code.
+    """The result of the reference's `pad`: rows of lists are padded by it, and converted in compiled code.
 
     Most of its time goes into the conversion, above all that of rows with further dimensions, boxes for example.
     """
@@ -136,7 +136,7 @@ def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any
 
 
 def _holds_lists(tokenizer: Any, encoded_inputs: Any) -> bool:
-    """Whether there are rows, and the first one is a list of numbers, so that the reference infers no framework."""
+    """True if there are rows, and the first one is a list of numbers, so that the reference infers no framework."""
     data: Any = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
     try:
         main = tokenizer.model_input_names[0]
@@ -150,7 +150,7 @@ def _holds_lists(tokenizer: Any, encoded_inputs: Any) -> bool:
 
 
 def is_of_luke(method: Any) -> bool:
-    """Whether a method is `pad` of the installed LUKE or mLUKE, which pads entities and is the base's otherwise."""
+    """True if a method is `pad` of the installed LUKE or mLUKE, which pads entities and is the base's otherwise."""
     for module, name in (("luke", "LukeTokenizer"), ("mluke", "MLukeTokenizer")):
         home = sys.modules.get(f"transformers.models.{module}.tokenization_{module}")
         if method is not None and method is getattr(getattr(home, name, None), "pad", None):
@@ -177,7 +177,7 @@ class PadsByLists:
         return getattr(self._tokenizer, name)
 
     def pad(self, encoded_inputs: Any, *rest: Any, **asked: Any) -> Any:
-        """What the tokenizer's method gives."""
+        """The result of the tokenizer's method."""
         tokenizer = self._tokenizer
         if rest:
             return tokenizer.pad(encoded_inputs, *rest, **asked)

@@ -89,7 +89,7 @@ def _width(collator: Any, name: str, aligned: bool, batch: Any) -> int | None:
 
 
 def follows_labels(name: str, label_action: int) -> bool:
-    """Whether a column is as wide as the labels: the model compares what its decoder makes of it with them."""
+    """True if a column is as wide as the labels: the model compares what its decoder makes of it with them."""
     return label_action == PAD and name.startswith("decoder_")
 
 

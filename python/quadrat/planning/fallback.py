@@ -163,7 +163,7 @@ def raise_saying(error: Exception, more: str | None) -> NoReturn:
 
 
 def _may_be_read(features: Any) -> bool:
-    """Whether reading the features has no side effects, so that the problem can be looked for."""
+    """True if reading the features has no side effects, so that the problem can be looked for."""
     return not isinstance(features, (list, tuple)) or all(
         is_plain(feature) or not isinstance(feature, Mapping) for feature in features
     )

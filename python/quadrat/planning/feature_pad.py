@@ -72,7 +72,7 @@ def feature_pad(
 
 
 def is_feature_pad(method: Any) -> bool:
-    """Whether a method is `SequenceFeatureExtractor.pad`, or what `patch_transformers` puts in its place."""
+    """True if a method is `SequenceFeatureExtractor.pad`, or what `patch_transformers` puts in its place."""
     return method is originals.FEATURE_PAD or getattr(method, "_quadrat_replaces", None) is originals.FEATURE_PAD
 
 
@@ -230,7 +230,7 @@ class _Asked(NamedTuple):
 
 @planned
 def _plan(key: PlanKey) -> Plan:
-    """What becomes of the columns."""
+    """The steps for each column."""
     asked, steps = key.options, []
     shapes = dict(zip(key.names, col.column_shapes(key.signature), strict=True))
     dimensions = 1 + asked.vectors
@@ -265,7 +265,7 @@ def _values(extractor: Any, key: PlanKey) -> dict[str, Any]:
 
 
 def _fill(value: Any, kind: int) -> Any:
-    """What fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
+    """The value that fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
     if type(value) not in (int, float) or not abs(value) <= _LARGEST:
         raise FallBack("padding_value is not a usual number", "set padding_value to a number that float32 holds")
     if kind == FLOAT32:

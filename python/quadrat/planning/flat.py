@@ -38,7 +38,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Flattening(NamedTuple):
-    """What a flattened batch holds; the outputs come in this order. seq_idx are padded with -1."""
+    """The options of a flattened batch; its outputs come in this order. seq_idx are padded with -1."""
 
     framework: Framework
     # "shifted": a row's first label is `separator_id`, so that no row's last token predicts the next row's first.
@@ -80,12 +80,12 @@ class Flattening(NamedTuple):
 
     @property
     def padded(self) -> bool:
-        """Whether there may be padding."""
+        """True if there may be padding."""
         return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
 
     @property
     def defers(self) -> bool:
-        """Whether a device can make the batch; others are made before they are sent."""
+        """True if a device can make the batch; others are made before they are sent."""
         layout = self.layout
         plain = layout.align_to == layout.total == 0 and layout.continue_positions
         return plain and self.consumer not in ("megatron", "mask")

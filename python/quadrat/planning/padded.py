@@ -132,7 +132,7 @@ def require_tokenizer(tokenizer: Any) -> None:
 
 
 def warns_of_fast(tokenizer: Any) -> bool:
-    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
+    """True if the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
     return (
         pad_warns_of_fast_tokenizers()
         and tokenizer.__class__.__name__.endswith("Fast")
@@ -169,7 +169,7 @@ def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
 
 
 def _strategies(options: plan_cache.PadOptions, collator: Any, *, verbose: bool = True) -> Any:
-    """What the tokenizer makes of the options; it warns of them as the reference does for each batch."""
+    """The options as the tokenizer understands them; it warns of them as the reference does for each batch."""
     given = {"padding": options.padding, "max_length": options.max_length, "verbose": verbose}
     return collator.tokenizer._get_padding_truncation_strategies(**given)
 
@@ -305,7 +305,7 @@ def _renamed(steps: list[col.Step], renames: tuple[str, ...]) -> list[col.Step]:
 
 @functools.cache
 def _keeps_numpy_numbers() -> bool:
-    """Whether NumPy's numbers stay what they are where the reference makes Python objects of arrays; not on 4.57."""
+    """True if NumPy's numbers stay what they are where the reference makes Python objects of arrays; not on 4.57."""
     return not isinstance(to_py_obj([np.int32(1)])[0], int)
 
 

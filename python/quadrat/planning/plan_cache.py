@@ -213,7 +213,7 @@ class PadOptions(NamedTuple):
 
 
 def is_pad(method: Any) -> bool:
-    """Whether a method is `PreTrainedTokenizerBase.pad`, or what `patch_tokenizers` puts in its place."""
+    """True if a method is `PreTrainedTokenizerBase.pad`, or what `patch_tokenizers` puts in its place."""
     return method is PAD or getattr(method, "_quadrat_replaces", None) is PAD
 
 
@@ -288,7 +288,7 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
 
 
 def asks_tokenizer(options: PadOptions) -> bool:
-    """Whether the tokenizer is asked what the options mean."""
+    """True if the tokenizer is asked what the options mean."""
     return options.max_length is not None or not (options.padding is True or options.padding == "longest")
 
 
@@ -312,7 +312,7 @@ def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | Non
 
 
 def items_facts(values: Any) -> tuple[Fact, ...] | None:
-    """The facts that `pad_values` has these items; None where it is no plain dict."""
+    """The facts that `pad_values` has these items; None where it is not a plain dict."""
     if values is None:
         return ()
     if type(values) is not dict or not all(type(name) is str for name in values):

@@ -1,4 +1,4 @@
-"""What a collator knows of earlier batches, and what another with the same options begins with."""
+"""Knowledge of earlier batches, which another collator with the same options begins with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_FORMS = 16
 
 
 class _Shared:
-    """What a collator knows of earlier batches, for others of its class with the same options.
+    """A collator's knowledge of earlier batches, for others of its class with the same options.
 
     A cycle keeps it until the next garbage collection, so that the tokenizer is not kept alive for longer.
     """
@@ -38,7 +38,7 @@ class Remembering:
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
     _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = {}  # attributes that are sets, and what is in them
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
-    deferred = False  # where it is no field
+    deferred = False  # where it is not a field
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -26,7 +26,7 @@ def stacked_spec(collator: Any, framework: Framework) -> Spec:
 
 @planned
 def stacked_plan(key: PlanKey) -> Plan:
-    """What becomes of the columns: labels first."""
+    """The steps for each column, labels first."""
     names, shapes = key.names, col.column_shapes(key.signature)
     missing = [name for name, shape in zip(names, shapes, strict=True) if shape.none]
     strings = [name for name, shape in zip(names, shapes, strict=True) if shape.text]

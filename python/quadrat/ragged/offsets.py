@@ -16,7 +16,7 @@ _LONGEST = 2**62  # tokens in all
 
 
 class Facts(NamedTuple):
-    """What the functions have to know of the offsets of a `Ragged`: its bounds, and the longest row and its length."""
+    """Facts about the offsets of a `Ragged`: its bounds, and the longest row and its length."""
 
     first: int
     last: int

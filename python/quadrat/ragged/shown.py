@@ -16,7 +16,7 @@ _ROWS, _NUMBERS = 3, 4
 
 
 def as_text(rows: Any) -> str:
-    """The rows below one another, then what `described` says; on a GPU this alone, because rows would be waited for."""
+    """The rows below one another, then what `described` says; on a GPU this alone, to avoid synchronising."""
     try:
         facts = ", ".join(described(rows))
         if on_gpu(rows.offsets):

@@ -18,7 +18,7 @@ MEMORY_ROWS = ARRAY | TENSOR | DERIVED
 ROWS = PYTHON_ROWS | MEMORY_ROWS
 SINGLE_NUMBERS = NUMBER | SCALAR | TENSOR_NUMBER
 
-# Sets of kinds, as bits. uint64 is no part of INTS: its values may not fit the int64 that every integer becomes.
+# Sets of kinds, as bits. uint64 is not part of INTS: its values may not fit the int64 that every integer becomes.
 BOOLS = 1 << BOOL
 PYTHON_INTS = 1 << INT64
 PYTHON_FLOATS = 1 << FLOAT64

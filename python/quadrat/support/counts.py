@@ -69,7 +69,7 @@ def uncounted() -> Iterator[None]:
 
 
 def counting() -> bool:
-    """Whether batches count."""
+    """True if batches count."""
     return _counts.pauses == 0
 
 

@@ -55,7 +55,7 @@ def version(package: str) -> str:
 
 
 def is_within(tested: tuple[str, str], installed: str) -> bool:
-    """Whether a version lies between two others; of all three, the first two numbers count."""
+    """True if a version lies between two others; of all three, the first two numbers count."""
     found = [re.match(r"(\d+)\.(\d+)", one) for one in (tested[0], installed, tested[1])]
     numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
     return len(numbers) == len(found) and numbers == sorted(numbers)

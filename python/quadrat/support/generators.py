@@ -114,7 +114,7 @@ def _python_is_known() -> bool:
 
 
 def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:
-    """Whether the last of our draws, in the order of `_core.sample`, are the expected ones."""
+    """True if the last of our draws, in the order of `_core.sample`, are the expected ones."""
     try:
         drawn = _core.sample(ours.source, ours.generator, ours.rounded(_P), _HIGH, _COUNT)
         return drawn[-len(expected) :] == expected
@@ -126,7 +126,7 @@ _lock = threading.Lock()
 
 
 def lacks_generator(collator: Any, framework: Framework | None) -> bool:
-    """Whether a collator has yet to make its generator, also in place of one of another library than `framework`, or of
+    """True if a collator has yet to make its generator, also in place of one of another library than `framework`, or of
     another process. None: any generator is good.
     """
     if framework is None or collator.generator is None:

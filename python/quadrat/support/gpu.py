@@ -69,7 +69,7 @@ def _kernels() -> Any:
 
 @functools.cache
 def available() -> bool:
-    """Whether quadrat was built with CUDA kernels, and there is a device for them; a warning says once why not."""
+    """True if quadrat was built with CUDA kernels, and there is a device for them; a warning says once why not."""
     try:
         if load_cuda_kernels().device_count() > 0:
             return True

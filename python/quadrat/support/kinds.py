@@ -72,7 +72,7 @@ def default_float_kind(framework: Framework) -> int | None:
 
 @functools.cache
 def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
-    """Whether torch makes tensors of a kind from arrays, or from lists of NumPy numbers: 2.13 refuses some of those."""
+    """True if torch makes tensors of a kind from arrays, or from lists of NumPy numbers: 2.13 refuses some of those."""
     zero = np.zeros(1, DTYPES[kind])
     try:
         made = torch_module().tensor([zero[0]]) if of_numbers else torch_module().from_numpy(zero)

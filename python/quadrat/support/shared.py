@@ -1,4 +1,4 @@
-"""What processes share: the tensors of a worker's batch on one block of memory, and how they travel."""
+"""Memory that processes share: the tensors of a worker's batch on one block of memory, and how they travel."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether `value` is a torch tensor; never imports torch."""
+    """True if `value` is a torch tensor; never imports torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -52,14 +52,14 @@ def require_plain_tensors() -> None:
 
 
 def is_stored(tensor: torch.Tensor) -> bool:
-    """Whether copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
+    """True if copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
     if not tensor.is_cpu or other_than_memory(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         return False
     return not has_tangent(tensor)
 
 
 def other_than_memory(tensor: Any) -> str | None:
-    """What a tensor is whose numbers are not what its memory holds, on the CPU or a GPU; None for all others."""
+    """The name of a kind of tensor whose memory does not hold its numbers, on the CPU or a GPU; None for all others."""
     torch, cls = sys.modules["torch"], type(tensor)
     if cls is not torch.Tensor and cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"a {cls.__name__}"  # fake, distributed, a wrapper: it stands for something else
@@ -74,18 +74,18 @@ def other_than_memory(tensor: Any) -> str | None:
 
 
 def has_tangent(tensor: torch.Tensor) -> bool:
-    """Whether forward-mode differentiation follows a tensor, as only torch's own operations do."""
+    """True if forward-mode differentiation follows a tensor, as only torch's own operations do."""
     forward_ad = sys.modules["torch.autograd.forward_ad"]
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def on_gpu(value: object) -> bool:
-    """Whether `value` is a tensor in the memory of a CUDA device."""
+    """True if `value` is a tensor in the memory of a CUDA device."""
     return is_tensor(value) and value.device.type == "cuda"  # type: ignore[attr-defined]
 
 
 def compiling() -> bool:
-    """Whether torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
+    """True if torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -94,7 +94,7 @@ def compiling() -> bool:
 
 
 def recording() -> bool:
-    """Whether torch records tensor operations, for example `torch.compile`: then tensors need quadrat's operators."""
+    """True if torch records tensor operations, for example `torch.compile`: then tensors need quadrat's operators."""
     if compiling():
         return True
     torch = sys.modules.get("torch")

@@ -96,7 +96,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 
 
 def becomes_lists(encoded_inputs: Any) -> bool:
-    """Whether the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
+    """True if the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
     first = encoded_inputs[0] if type(encoded_inputs) is list and encoded_inputs else encoded_inputs
     data = first.data if type(first) is BatchEncoding else first
     if type(data) is not dict:
@@ -210,7 +210,7 @@ _NONE = type(None)
 
 
 def _is_plain(options: PadOptions) -> bool:
-    """Whether options are of the usual types, so that equal ones mean the same."""
+    """True if options are of the usual types, so that equal ones mean the same."""
     return (
         type(options.padding) in (bool, str, PaddingStrategy)
         and type(options.max_length) in (int, _NONE)

@@ -1,4 +1,4 @@
-"""What TRL's collators have in common: the rows that they read, and their pad token."""
+"""The base of TRL's collators: the rows that they read, and their pad token."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def sft_plan(key: PlanKey) -> Plan:
             steps.append(("position_ids", 0, col.ROW_POSITIONS, INT64))
         return Plan((*steps, ("attention_mask", 0, col.MASK, INT64)))
     if not shapes[0].full:
-        raise FallBack("a row is empty", "leave empty rows out")  # it is no sequence
+        raise FallBack("a row is empty", "leave empty rows out")  # it is not a sequence
     if not shapes[label].aligned:
         raise FallBack("column 'labels' differs in length from the tokens", "give one number for each token")
     return Plan(

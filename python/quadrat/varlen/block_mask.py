@@ -86,7 +86,7 @@ def document_block_mask(
 
     size = _block_size(block_size)
     if window is not None:
-        window = min(whole(window, "window"), _MOST)  # beyond it a window is no other
+        window = min(whole(window, "window"), _MOST)  # beyond it a window changes nothing
         if window < 1:
             raise ValueError(f"window must be positive, not {window}: a token sees itself at least")
     target = torch.device(getattr(cu_seqlens, "device", "cpu") if device is None else device)
@@ -199,7 +199,7 @@ def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_si
 
 
 def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:
-    """What FlexAttention asks of a pair of tokens. It is the same code for each batch, over other documents."""
+    """The mask function that FlexAttention calls for pairs of tokens: the same code for each batch, over other documents."""
 
     def same_document(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
         return documents[q_idx] == documents[kv_idx]

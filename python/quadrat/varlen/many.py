@@ -16,7 +16,7 @@ from quadrat.support.tensors import recording
 
 
 class Unpadded(NamedTuple):
-    """What `unpad_many` returns."""
+    """The result of `unpad_many`."""
 
     tensors: tuple[Any, ...]  # `[total, ...]` each
     indices: Any  # int64 `[total]`, the places of the tokens in the flattened mask

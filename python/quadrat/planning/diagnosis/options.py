@@ -64,12 +64,12 @@ def unknown(collator: Any) -> Iterator[str]:
 
 
 def unknown_framework(return_tensors: Any) -> str:
-    """What to say about a value of `return_tensors`."""
+    """The text about a value of `return_tensors`."""
     return f"return_tensors is {shown(return_tensors)}; it must be 'pt' or 'np'"
 
 
 def pads(collator: Any) -> bool:
-    """Whether the collator's options ask for padding."""
+    """True if the collator's options ask for padding."""
     return getattr(collator, "padding", True) not in (False, "do_not_pad")
 
 

@@ -1,4 +1,4 @@
-"""What each collator makes of its features, and so what can be wrong with them."""
+"""How each collator uses its features, and the errors that follow."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ def _has(shape: Shape) -> str:
 
 
 def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
-    """What to do about a column that does not stack. rows: all columns of the batch."""
+    """The remedy for a column that does not stack. rows: all columns of the batch."""
     name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
     padding, extends = _padding_collator(rows), "pad_values" in vars(collator)
     shapes = [_shape_of(value) for value in column.values]

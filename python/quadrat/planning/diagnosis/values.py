@@ -13,7 +13,7 @@ from quadrat.support.tensors import is_tensor
 
 
 class Role(enum.Enum):
-    """What a column is for a collator."""
+    """The role of a column for a collator."""
 
     TOKENS = "token ids"
     MARKS = "one number per token"
@@ -129,7 +129,7 @@ def doubtful(column: Column) -> Iterator[str]:
 
 
 def _problems(column: Column, where: str, value: Any, inside: bool = False) -> Iterator[tuple[bool, str]]:
-    """What is wrong with a value, and whether that makes the reference fail in any case. inside: it is in a row."""
+    """The error of a value, and whether it makes the reference fail in any case. inside: it is in a row."""
     role, is_list, size = column.role, isinstance(value, (list, tuple)), dimensions(value)
     if value is None:
         instead = (_GAP if inside else _NONE).get(
@@ -171,7 +171,7 @@ def _of_another_type(column: Column, value: Any, inside: bool) -> str | None:
 
 
 def _is_good(row: Sequence[Any], role: Role) -> bool:
-    """Whether a row holds numbers alone; a long one is not looked at number by number."""
+    """True if a row holds numbers alone; a long one is not looked at number by number."""
     kinds = set(map(type, row))
     if kinds <= {int, bool}:
         return not row or (_fits_int64(min(row)) and _fits_int64(max(row)))
