@@ -1,6 +1,6 @@
 // A column that lies in flat memory: numbers, or lists of numbers, in chunks, as Arrow keeps them. Its rows are
-// pointers into it; what is not a row of numbers (text, nulls, lists of lists) becomes the Python object that stands for
-// it.
+// pointers into it; what is not a row of numbers (text, nulls, lists of lists) becomes the Python object that stands
+// for it.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -42,9 +42,9 @@ public:
 
     Walk(const py::object& features, const Interop& interop) : features_(features), dicts_(interop) {}
 
-    // The features' values, in order: take(number of the name, value). False when a feature is not a plain dict or lacks a
-    // name, the batch has shrunk, or `take` says so. Comparing keys may run code of the user's, so nothing is to be
-    // looked into yet.
+    // The features' values, in order: take(number of the name, value). False when a feature is not a plain dict or
+    // lacks a name, the batch has shrunk, or `take` says so. Comparing keys may run code of the user's, so nothing is
+    // to be looked into yet.
     template <typename Take>
     bool gather(const py::tuple& names, Take take) {
         const Py_ssize_t count = PySequence_Size(features_.ptr());

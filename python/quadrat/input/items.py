@@ -44,7 +44,7 @@ class Pack(UserDict[str, Any]):
     """Documents that were joined to one row.
 
     `pack["input_ids"]` is an array with the tokens of all documents, as is each extra column, and `pack["seq_lengths"]`
-    says how long each document is. It is not a dict: of those, Trainer removes the columns that the model does not take.
+    says how long each document is. It is not a dict: Trainer would remove columns of it that the model does not take.
     """
 
     def __repr__(self) -> str:

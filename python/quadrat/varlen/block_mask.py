@@ -199,7 +199,7 @@ def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_si
 
 
 def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:
-    """The mask function that FlexAttention calls for pairs of tokens: the same code for each batch, over other documents."""
+    """The mask function that FlexAttention calls for pairs of tokens: one code for all batches."""
 
     def same_document(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
         return documents[q_idx] == documents[kv_idx]
