@@ -66,7 +66,7 @@ struct Unpad {
 };
 
 // One output of flatten_columns. Every row is as long as in the offsets; what follows the last row is filled.
-enum class FlatSource : std::uint8_t {
+enum class FlatContent : std::uint8_t {
     values,     // copied
     separated,  // copied, but for the first token of each row, which is filled
     positions,  // int64, counting from `value`; those after the last row go on counting
@@ -75,7 +75,7 @@ enum class FlatSource : std::uint8_t {
 };
 
 struct FlatColumn {
-    FlatSource source;
+    FlatContent content;
     const void* values;  // [values_size, inner]
     std::int64_t values_size;
     std::int64_t inner;

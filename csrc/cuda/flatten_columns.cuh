@@ -78,21 +78,21 @@ __device__ inline void flatten_separated(const FlattenColumns& call, const FlatC
 __device__ inline void flatten_column(const FlattenColumns& call, const FlatColumn& column, std::int64_t block) {
     const Paint plain{static_cast<int>(column.item), repeated(column.fill, static_cast<int>(column.item)), 0,
                       ~Address{0}};
-    if (column.source == FlatSource::positions) {
+    if (column.content == FlatContent::positions) {
         write_long_rows(
             column.pieces, block, plain,
             [&](std::int64_t row) { return positions_region(call.offsets, row, call.rows, column.out, call.out_size); },
             [&](std::int64_t, const Region& region, const Piece& piece) {
                 return positions_from(static_cast<std::int64_t>(column.value), region, piece);
             });
-    } else if (column.source == FlatSource::sequences) {
+    } else if (column.content == FlatContent::sequences) {
         write_long_rows(
             column.pieces, block, plain,
             [&](std::int64_t row) { return flat_region(call.offsets, row, call.rows, column.out, call.out_size, 4); },
             [](std::int64_t row, const Region&, const Piece&) {
                 return Same{repeated(static_cast<std::uint64_t>(row), 4)};
             });
-    } else if (column.source == FlatSource::bounds) {
+    } else if (column.content == FlatContent::bounds) {
         const std::int64_t i = thread_number(static_cast<unsigned>(block), blockDim.x, threadIdx.x);
         if (i <= call.rows) {
             const std::uint64_t place =
@@ -103,7 +103,7 @@ __device__ inline void flatten_column(const FlattenColumns& call, const FlatColu
                 static_cast<std::uint64_t*>(column.out)[i] = place;
             }
         }
-    } else if (column.source == FlatSource::values) {
+    } else if (column.content == FlatContent::values) {
         flatten_values(call, column, plain, block);
     } else {
         flatten_separated(call, column, plain, block);

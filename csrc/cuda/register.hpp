@@ -96,25 +96,25 @@ inline PadColumn pad_column_of(const py::tuple& row, std::int64_t rows) {
             pointer<void>(bits(9), item, rows * width * inner)};
 }
 
-// (source, values, values_size, inner, item, value, fill, out)
+// (content, values, values_size, inner, item, value, fill, out)
 inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::int64_t out_size) {
     require(row.size() == 8, "a column has eight numbers");
     const auto number = [&](std::size_t i) { return row[i].cast<std::int64_t>(); };
     const auto bits = [&](std::size_t i) { return row[i].cast<std::uint64_t>(); };
-    require(number(0) >= 0 && number(0) <= static_cast<int>(FlatSource::bounds), "no such source");
-    const auto source = static_cast<FlatSource>(number(0));
+    require(number(0) >= 0 && number(0) <= static_cast<int>(FlatContent::bounds), "no such content");
+    const auto content = static_cast<FlatContent>(number(0));
     const auto item = row[4].cast<std::size_t>();
     const std::int64_t values_size = number(2), inner = number(3);
     require(values_size >= 0, "a size is negative");
     require_tokens(values_size, inner, item);
     require_tokens(out_size, inner, item);
-    const bool copies = source == FlatSource::values || source == FlatSource::separated;
+    const bool copies = content == FlatContent::values || content == FlatContent::separated;
     require(copies || inner == 1, "inner must be 1");
-    require(source != FlatSource::positions || item == 8, "positions have 8 bytes");
-    require(source != FlatSource::sequences || item == 4, "sequences have 4 bytes");
-    require(source != FlatSource::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
-    const std::int64_t size = source == FlatSource::bounds ? rows + 1 : out_size * inner;
-    return {source,      pointer<const void>(bits(1), item, copies ? values_size * inner : 0),
+    require(content != FlatContent::positions || item == 8, "positions have 8 bytes");
+    require(content != FlatContent::sequences || item == 4, "sequences have 4 bytes");
+    require(content != FlatContent::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
+    const std::int64_t size = content == FlatContent::bounds ? rows + 1 : out_size * inner;
+    return {content,     pointer<const void>(bits(1), item, copies ? values_size * inner : 0),
             values_size, inner,
             item,        bits(5),
             bits(6),     pointer<void>(bits(7), item, size)};

@@ -109,9 +109,9 @@ inline std::int64_t plan(FlattenColumns& call, int most_log) {
     std::int64_t blocks = 0;
     for (int i = 0; i < call.count; ++i) {
         FlatColumn& column = call.columns[i];
-        if (column.source == FlatSource::bounds) {
+        if (column.content == FlatContent::bounds) {
             column.pieces.blocks = call.rows / piece_threads + 1;
-        } else if (call.rows > 0 && column.source == FlatSource::values) {
+        } else if (call.rows > 0 && column.content == FlatContent::values) {
             column.pieces = padded_pieces(1, call.out_size, token_bytes(column), most_log);
         } else if (call.rows > 0) {
             column.pieces = flat_pieces(call.rows, call.out_size, token_bytes(column), most_log);

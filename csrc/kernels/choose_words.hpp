@@ -12,7 +12,7 @@
 namespace quadrat {
 
 // What a token is to the words of its row; bits.
-enum Piece : std::uint8_t {
+enum WordPiece : std::uint8_t {
     piece_joins = 1,    // "##...": it continues the word before it, if there is one
     piece_apart = 2,    // "[CLS]" and "[SEP]" are part of no word
     piece_kept = 4,     // special tokens and padding: chosen like others, and then not masked
@@ -26,10 +26,10 @@ struct Joined {
     const std::int64_t* offsets = nullptr;
 };
 
-// ids: [lengths.size, width], rows of these lengths padded on `side`. pieces: see Piece, by id. Chooses words, in the
-// order of draws.permutation, until a share of `probability` of the row's tokens is chosen, 1 to 512. Writes the rising
-// positions of those to mask to `positions` (room for all ids), and their number to `chosen`. Where an id has no token,
-// says so and has drawn nothing. scratch: room for 4 * width.
+// ids: [lengths.size, width], rows of these lengths padded on `side`. pieces: see WordPiece, by id. Chooses words, in
+// the order of draws.permutation, until a share of `probability` of the row's tokens is chosen, 1 to 512. Writes the
+// rising positions of those to mask to `positions` (room for all ids), and their number to `chosen`. Where an id has no
+// token, says so and has drawn nothing. scratch: room for 4 * width.
 Status choose_words(rng::IntegerDraws& draws, const std::int64_t* ids, Span<const std::int64_t> lengths,
                     std::int64_t width, Side side, Span<const std::uint8_t> pieces, const Joined& joined,
                     double probability, std::int64_t* scratch, std::int64_t* positions, std::int64_t* chosen);

@@ -220,8 +220,8 @@ void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int
 }
 
 // Calls place(length, first, end) for the rows of each length in an order by length. Few of them are looked at.
-template <typename Place>
-void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths, const Place& place) {
+template <typename Put>
+void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths, const Put& place) {
     for (std::int64_t first = 0, end = 0; first < order.size; first = end) {
         const std::int64_t length = lengths[order[first]];
         const auto is_same = [&](std::int64_t row) { return lengths[row] == length; };

@@ -46,7 +46,7 @@ void mask_row(const PhiloxMasking& how, std::uint64_t key, std::int64_t length, 
     std::uint8_t masked[chunk], random[chunk];
     for (std::int64_t first = 0; first < length; first += chunk) {
         const int n = static_cast<int>(std::min<std::int64_t>(chunk, length - first));
-        rng::philox_run(philox_counter(how, key, philox_place(first).block), n, drawn);
+        rng::philox_run(philox_counter(how, key, philox_word(first).block), n, drawn);
         const int found = find_masked(drawn, words + first, n, how.begins.masked, masked);
         int randomised = 0;
         for (int i = 0; i < found; ++i) {  // no branch that a processor could foresee

@@ -51,12 +51,12 @@ inline PhiloxMasking philox_masking(std::uint64_t seed, std::uint32_t epoch, dou
 
 // Which word of which counter a position draws: a counter serves four positions eight apart. Eight lanes of a vector,
 // or of a warp, then draw for 32 tokens and read and write runs of eight.
-struct PhiloxPlace {
+struct PhiloxWord {
     std::uint32_t block;
     int word;
 };
 
-QUADRAT_HOST_DEVICE inline PhiloxPlace philox_place(std::int64_t position) {
+QUADRAT_HOST_DEVICE inline PhiloxWord philox_word(std::int64_t position) {
     const auto at = static_cast<std::uint32_t>(position);
     return {at / 32 * 8 + at % 8, static_cast<int>(at / 8 % 4)};
 }
@@ -75,8 +75,8 @@ QUADRAT_HOST_DEVICE inline std::uint32_t draw_of_word(std::uint32_t word) { retu
 // The draw of one token.
 QUADRAT_HOST_DEVICE inline std::uint32_t philox_draw(const PhiloxMasking& how, std::uint64_t row_key,
                                                      std::int64_t position) {
-    const PhiloxPlace place = philox_place(position);
-    return draw_of_word(rng::philox(philox_counter(how, row_key, place.block)).word[place.word]);
+    const PhiloxWord drawn = philox_word(position);
+    return draw_of_word(rng::philox(philox_counter(how, row_key, drawn.block)).word[drawn.word]);
 }
 
 // What a token becomes that is to be a random one: the upper end of 64 bits times the size of the vocabulary.

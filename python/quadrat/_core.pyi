@@ -22,13 +22,13 @@ TRAITS: _Numbers
 ACTIONS: _Numbers
 FACTS: _Numbers
 WAYS: _Numbers
-SOURCES: _Numbers
-PIECES: _Numbers
+GENERATOR_TYPES: _Numbers
+WORD_PIECES: _Numbers
 CODES: _Numbers
-WORD_SOURCES: _Numbers
+WORD_FORMATS: _Numbers
 WORDS: _Numbers
 FITS: _Numbers
-FLAT_SOURCES: _Numbers
+FLAT_CONTENTS: _Numbers
 MOST_TOKENS: int
 MOST_BUDGET: int
 MOST_COLUMNS: int
@@ -120,7 +120,7 @@ def collect(
     features: Any, names: tuple[str, ...] | None, interop: Interop
 ) -> tuple[tuple[str, ...], Columns] | None: ...
 def sample(
-    source: int, generator: Any, p: float, high: int, count: int
+    generator_type: int, generator: Any, p: float, high: int, count: int
 ) -> tuple[list[int], list[int], list[int], int, list[int]]: ...
 
 class Labels: ...
@@ -134,7 +134,7 @@ _Replacement = tuple[float, float | None, int, int]
 class MaskedLabels(Labels):
     def __init__(
         self,
-        source: int,
+        generator_type: int,
         generator: Any,
         every_word: bool,
         mlm_probability: float,
@@ -142,7 +142,7 @@ class MaskedLabels(Labels):
         special_ids: list[int],
         special: int = -1,
         words: int = -1,
-        word_source: int = 0,
+        word_format: int = 0,
     ) -> None: ...
     def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...
 
@@ -156,7 +156,7 @@ class PhiloxLabels(Labels):
         special_ids: list[int],
         special: int = -1,
         words: int = -1,
-        word_source: int = 0,
+        word_format: int = 0,
         keys: int = -1,
         epoch: NDArray[np.uint32] | None = None,
     ) -> None: ...
@@ -251,7 +251,7 @@ class WordLabels(Labels):
     def __init__(
         self,
         shuffle: Any,
-        source: int,
+        generator_type: int,
         generator: Any,
         probability: float,
         replacement: _Replacement,

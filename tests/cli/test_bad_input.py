@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quadrat.__main__ import main
-from quadrat.cli.source import ENDINGS
+from quadrat.cli.corpus import ENDINGS
 from support.command import here, refused, run
 
 

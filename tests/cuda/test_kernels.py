@@ -77,7 +77,7 @@ def test_more_than_2_to_the_32_elements() -> None:
     # From beyond 2**32 to beyond 2**32.
     flat = out.reshape(-1)
     picked = torch.tensor([3 * width - 5, 3 * width], device=DEVICE)
-    column = (_core.FLAT_SOURCES.VALUES, flat.data_ptr(), flat.numel(), 1, 1, 0, 0, flat[-12:].data_ptr())
+    column = (_core.FLAT_CONTENTS.VALUES, flat.data_ptr(), flat.numel(), 1, 1, 0, 0, flat[-12:].data_ptr())
     _cuda.flatten_columns([column], picked.data_ptr(), 1, 5, *where())
     assert flat[-13:].tolist() == [1, 1, 1, 9, 9, 9, 1, 1, 1, 1, 9, 9, 9]
 

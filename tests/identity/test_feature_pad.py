@@ -220,7 +220,7 @@ def patched(extractor: Any, given: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("cut", [{}, {"truncation": True, "max_length": 2}])
 def test_rows_in_arrow_are_read_in_place(cut, attributes):
     pyarrow = pytest.importorskip("pyarrow")
-    from quadrat.input.lazy_row import Source
+    from quadrat.input.lazy_row import LazyTable
     from quadrat.input.rows import rows_of_arrow
 
     masks = [{"attention_mask": [1] * len(row["input_values"])} if attributes else {} for row in LISTS]
@@ -231,7 +231,7 @@ def test_rows_in_arrow_are_read_in_place(cut, attributes):
     lists = table.to_pylist()
     for options in ({"return_tensors": "pt"} | cut, {"return_tensors": "np", "padding": "max_length", "max_length": 6}):
         expected = originals.FEATURE_PAD(Extractor(1, 16000, 0.0), lists, **options)
-        rows, lazy = rows_of_arrow(table), list(Source(table).rows(range(len(table))))
+        rows, lazy = rows_of_arrow(table), list(LazyTable(table).rows(range(len(table))))
         got = patching._pad(Extractor(1, 16000, 0.0), rows, **options)
         assert not rows.handed_out
         assert_same_outcome(("returned", expected), ("returned", got))

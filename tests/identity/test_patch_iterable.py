@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, default_collate
 
 import quadrat
 from quadrat.data import iterable
-from quadrat.input.lazy_row import LazyRow, Source
+from quadrat.input.lazy_row import LazyRow, LazyTable
 from quadrat.input.rows import Rows
 from support.strategies import make_tokenizer
 from support.threads import together
@@ -246,7 +246,7 @@ def test_an_error_of_one_row_comes_with_that_row():
 
 
 def row_of(**columns: Any) -> Any:
-    (row,) = Source(pa.table({name: [value] for name, value in columns.items()})).rows([0])
+    (row,) = LazyTable(pa.table({name: [value] for name, value in columns.items()})).rows([0])
     return row
 
 
@@ -285,7 +285,7 @@ def test_a_row_is_a_dict(read):
 
 
 def test_edits_are_collated():
-    source = Source(pa.table({"input_ids": [[1, 2], [3]]}))
+    source = LazyTable(pa.table({"input_ids": [[1, 2], [3]]}))
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     rows = list(source.rows([0, 1]))
     assert collator(rows)["input_ids"].tolist() == [[1, 2], [3, 0]]
@@ -296,10 +296,10 @@ def test_edits_are_collated():
 
 def test_rows_of_several_tables_make_one_batch():
     tables = [pa.table({"input_ids": [[number, row] for row in range(3)]}) for number in range(3)]
-    rows = [row for table in tables for row in Source(table).rows([2, 0])]
+    rows = [row for table in tables for row in LazyTable(table).rows([2, 0])]
     expected = [[0, 2], [0, 0], [1, 2], [1, 0], [2, 2], [2, 0]]
     assert quadrat.DataCollatorWithPadding(make_tokenizer())(rows)["input_ids"].tolist() == expected
-    other = next(iter(Source(pa.table({"input_ids": [[5]], "label": [1]})).rows([0])))
+    other = next(iter(LazyTable(pa.table({"input_ids": [[5]], "label": [1]})).rows([0])))
     with pytest.raises(KeyError, match="label"):
         quadrat.DataCollatorWithPadding(make_tokenizer())([other, *rows])
 
@@ -319,7 +319,7 @@ def test_two_threads_read_one_row():
 
 
 def test_a_batch_of_rows_in_arrow_and_others():
-    rows = list(Source(pa.table({"input_ids": [[1, 2], [3]]})).rows([0, 1]))
+    rows = list(LazyTable(pa.table({"input_ids": [[1, 2], [3]]})).rows([0, 1]))
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     quadrat.stats(reset=True)
     for features in ([{"input_ids": [4]}, *rows], [*rows, {"input_ids": [4]}], [rows[0], {"input_ids": [4]}, rows[1]]):

@@ -103,8 +103,8 @@ def test_columns_pad_columns_cannot_take(change: dict[int, int], message: str) -
         emulated.pad_columns([tuple(change.get(i, number) for i, number in enumerate(PADDED))], 2)
 
 
-COPIED, SEPARATED = _core.FLAT_SOURCES.VALUES, _core.FLAT_SOURCES.SEPARATED
-POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_SOURCES.POSITIONS, _core.FLAT_SOURCES.SEQUENCES, _core.FLAT_SOURCES.BOUNDS
+COPIED, SEPARATED = _core.FLAT_CONTENTS.VALUES, _core.FLAT_CONTENTS.SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_CONTENTS.POSITIONS, _core.FLAT_CONTENTS.SEQUENCES, _core.FLAT_CONTENTS.BOUNDS
 FLAT = {"offsets": 64, "rows": 2, "out_size": 4}
 FLAT_COLUMNS = [
     *((source, 64, 4, 1, 4, 0, 0, 64) for source in (COPIED, SEPARATED)),
@@ -115,7 +115,7 @@ FLAT_COLUMNS = [
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        *(((source, 64, 4, 1, 8, 0, 0, 64), "no such source") for source in (5, -1)),
+        *(((source, 64, 4, 1, 8, 0, 0, 64), "no such content") for source in (5, -1)),
         ((COPIED, 64, 4, 1, 4, 0, 0), "eight numbers"),
         ((COPIED, 64, 4, 1, 3, 0, 0, 64), "item must be"),
         ((COPIED, 64, -1, 1, 4, 0, 0, 64), "a size is negative"),

@@ -217,8 +217,8 @@ def test_columns_of_a_sequence_that_makes_them_when_they_are_read(guarded):
     assert out.array.tolist() == [[0, 1, -7], [2, 3, 4]]
 
 
-COPIED, SEPARATED = _core.FLAT_SOURCES.VALUES, _core.FLAT_SOURCES.SEPARATED
-POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_SOURCES.POSITIONS, _core.FLAT_SOURCES.SEQUENCES, _core.FLAT_SOURCES.BOUNDS
+COPIED, SEPARATED = _core.FLAT_CONTENTS.VALUES, _core.FLAT_CONTENTS.SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_CONTENTS.POSITIONS, _core.FLAT_CONTENTS.SEQUENCES, _core.FLAT_CONTENTS.BOUNDS
 ORIGINS = st.integers(0, 5) | st.sampled_from([2**31, 2**40])  # the offsets of a slice do not begin at 0
 STARTS = st.integers(-5, 5) | st.sampled_from([INT64.min, INT64.max - 10**6])
 UNTOUCHED = np.frombuffer(b"\xa5" * 4, np.int32)[0]

@@ -241,7 +241,7 @@ def test_refuses_pieces_that_are_not_there():
         lambda: memory.blocks(2),
         lambda: memory.values(2),
     ):
-        with pytest.raises(IndexError, match="there are 1 pieces, not 2"):
+        with pytest.raises(IndexError, match="there are 1 batches, not 2"):
             call()
     assert_holds(memory, [part])
 

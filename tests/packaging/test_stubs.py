@@ -125,7 +125,8 @@ def test_values_have_the_names_of_cpp() -> None:
     for enum, values in ENUMS.items():
         name = "".join(part.title() for part in enum.removesuffix("S").split("_"))
         name = {"Length": "Lengths"}.get(name, name)
-        names = [one.removeprefix(f"{name.lower()}_").upper() for one in found[name]]
+        prefix = re.findall("[A-Z][a-z]+", name)[-1].lower()  # of those that have no scope
+        names = [one.removeprefix(f"{prefix}_").upper() for one in found[name]]
         assert [one for one in names if one != "OK"] == list(values)
 
 

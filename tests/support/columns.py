@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat.input.lazy_row import LazyRow, Source
+from quadrat.input.lazy_row import LazyRow, LazyTable
 
 _INT_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 _FLOAT_TYPES = [pa.float32(), pa.float64()]
@@ -169,7 +169,7 @@ def _dict_of_arrow(draw: Any, columns: dict[str, list[Any]]) -> dict[str, Any]:
 def _lazy_rows(draw: Any, columns: dict[str, list[Any]]) -> list[LazyRow]:
     table = _table(draw, columns)
     half = len(table) // 2
-    return [row for part in (table[:half], table[half:]) for row in Source(part).rows(range(len(part)))]
+    return [row for part in (table[:half], table[half:]) for row in LazyTable(part).rows(range(len(part)))]
 
 
 FORMS: dict[str, Callable[[Any, dict[str, list[Any]]], Any]] = {

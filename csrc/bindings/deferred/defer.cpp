@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t nowhere = -1;
 
 // Where an output's parts are, see defer.hpp.
-struct Place {
+struct Parts {
     std::int64_t offsets = nowhere, values = nowhere, total = 0;
     py::object fill = py::none();
     std::vector<std::int64_t> shape;
@@ -33,7 +33,7 @@ struct Place {
     }
 };
 
-// The buffer: pieces are reserved first, then written. What several outputs need is there once.
+// The buffer: parts are reserved first, then written. What several outputs need is there once.
 class Buffer {
 public:
     Buffer(const Columns& columns, const Execution& execution) : columns_(columns), execution_(execution) {}
@@ -58,9 +58,9 @@ public:
 
     // The rows of a column one after the other, or its numbers.
     std::int64_t values(std::size_t index, Kind kind, std::size_t step, bool numbers = false) {
-        for (const Piece& piece : values_) {
-            if (piece.index == index && piece.kind == kind) {
-                return piece.at;
+        for (const Values& one : values_) {
+            if (one.index == index && one.kind == kind) {
+                return one.at;
             }
         }
         const Column& column = columns_.at(index);
@@ -82,15 +82,15 @@ public:
     }
 
     Status write(std::size_t* failed) const {
-        for (const Offsets& piece : offsets_) {
-            row_offsets(span_of(*piece.lengths), 0, at<std::int64_t>(piece.at));
+        for (const Offsets& one : offsets_) {
+            row_offsets(span_of(*one.lengths), 0, at<std::int64_t>(one.at));
         }
-        for (const Piece& piece : values_) {
-            *failed = piece.step;
-            void* const out = data_ + piece.at;
-            const Status status = piece.numbers
-                                      ? columns_.numbers(piece.index, out, piece.kind)
-                                      : columns_.flatten(piece.index, out, piece.kind, columns_.at(piece.index).total);
+        for (const Values& one : values_) {
+            *failed = one.step;
+            void* const out = data_ + one.at;
+            const Status status = one.numbers
+                                      ? columns_.numbers(one.index, out, one.kind)
+                                      : columns_.flatten(one.index, out, one.kind, columns_.at(one.index).total);
             if (!status) {
                 return status;
             }
@@ -113,7 +113,7 @@ private:
         const std::vector<std::int64_t>* lengths;
         std::int64_t at;
     };
-    struct Piece {
+    struct Values {
         std::size_t index;
         std::int64_t at;
         Kind kind;
@@ -124,7 +124,7 @@ private:
     const Columns& columns_;
     const Execution& execution_;
     std::vector<Offsets> offsets_;
-    std::vector<Piece> values_;
+    std::vector<Values> values_;
     std::int64_t size_ = 0;
     char* data_ = nullptr;
 };
@@ -165,7 +165,7 @@ public:
     }
 
     // ids: where they are, which is written already.
-    Status write(const Buffer& buffer, const Place& ids) const {
+    Status write(const Buffer& buffer, const Parts& ids) const {
         const Column& column = columns_.at(index_);
         const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
         const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
@@ -206,11 +206,11 @@ public:
           causal_(dynamic_cast<const CausalLabels*>(labels_)),
           masking_(columns, plan.steps, execution_.ids(), labels_),
           buffer_(columns, execution_),
-          places_(plan.steps.size()) {}
+          parts_(plan.steps.size()) {}
 
     Status place(std::size_t i) {
         const Step& step = plan_.steps[i];
-        Place& place = places_[i];
+        Parts& parts = parts_[i];
         if (step.action == Action::hold) {
             return {};
         }
@@ -222,27 +222,27 @@ public:
             return status;
         }
         if (step.action == Action::longest) {
-            place.total = execution_.longest(columns_.at(step.index));
+            parts.total = execution_.longest(columns_.at(step.index));
             return {};
         }
         const Output output = execution_.output(step);
-        place.extent = output.extent();
-        place.shape = output.shape;
+        parts.extent = output.extent();
+        parts.shape = output.shape;
         switch (step.action) {
             case Action::mask:
             case Action::positions:
             case Action::sequences:
             case Action::bounds:
-                place.offsets = buffer_.offsets(step.index);
+                parts.offsets = buffer_.offsets(step.index);
                 return {};
             case Action::numbers:
-                place.values = buffer_.values(step.index, step.kind, i, true);
-                place.total = place.shape[0];
+                parts.values = buffer_.values(step.index, step.kind, i, true);
+                parts.total = parts.shape[0];
                 return {};
             case Action::labels:
-                return place_labels(i, &place);
+                return place_labels(i, &parts);
             default:
-                return place_rows(step, i, &place);
+                return place_rows(step, i, &parts);
         }
     }
 
@@ -251,7 +251,7 @@ public:
         Status status = buffer_.write(failed);
         if (status && masking_) {
             *failed = number_of(execution_.labels());
-            status = masking_.write(buffer_, places_[number_of(execution_.ids())]);
+            status = masking_.write(buffer_, parts_[number_of(execution_.ids())]);
         }
         if (status && causal_ != nullptr) {
             *failed = number_of(execution_.labels());
@@ -259,17 +259,17 @@ public:
         }
         for (std::size_t i = 0; i < whole_.size() && status; ++i) {
             *failed = whole_[i];
-            const Place& place = places_[whole_[i]];
-            status = execution_.write(plan_.steps[whole_[i]], place.extent, buffer_.at<void>(place.values));
+            const Parts& parts = parts_[whole_[i]];
+            status = execution_.write(plan_.steps[whole_[i]], parts.extent, buffer_.at<void>(parts.values));
         }
         return status;
     }
 
     py::object made(const DeferredFactory& factory) const {
         const std::int64_t rows = columns_.columns.empty() ? 0 : span_of(execution_.sequences(columns_.at(0))).size;
-        py::tuple places(places_.size());
-        for (std::size_t i = 0; i < places_.size(); ++i) {
-            places[i] = places_[i].as_tuple();
+        py::tuple places(parts_.size());
+        for (std::size_t i = 0; i < parts_.size(); ++i) {
+            places[i] = parts_[i].as_tuple();
         }
         BatchLayout layout = layout_;
         layout.seq_lengths = -1;  // the rows of a deferred batch are the documents
@@ -284,13 +284,13 @@ private:
     std::size_t number_of(const Step* step) const { return static_cast<std::size_t>(step - plan_.steps.data()); }
 
     // An output that is written here, as it comes out.
-    void place_whole(std::size_t i, Kind kind, Place* place) {
-        place->total = std::accumulate(place->shape.begin(), place->shape.end(), std::int64_t{1}, std::multiplies<>());
-        place->values = buffer_.reserve(place->total, kind);
+    void place_whole(std::size_t i, Kind kind, Parts* parts) {
+        parts->total = std::accumulate(parts->shape.begin(), parts->shape.end(), std::int64_t{1}, std::multiplies<>());
+        parts->values = buffer_.reserve(parts->total, kind);
         whole_.push_back(i);
     }
 
-    Status place_labels(std::size_t i, Place* place) {
+    Status place_labels(std::size_t i, Parts* parts) {
         const Step* const step = execution_.labels();
         if (step == nullptr || execution_.ids() == nullptr || i != number_of(step)) {
             return {Code::bad_argument};
@@ -298,16 +298,16 @@ private:
         if (masking_) {
             masking_.reserve(&buffer_);
         } else if (causal_ != nullptr) {
-            place->total = causal_->pad_id();
+            parts->total = causal_->pad_id();
         } else {
-            place_whole(i, Kind::int64, place);
+            place_whole(i, Kind::int64, parts);
         }
         return {};
     }
 
-    Status place_rows(const Step& step, std::size_t i, Place* place) {
+    Status place_rows(const Step& step, std::size_t i, Parts* parts) {
         const Column& column = columns_.at(step.index);
-        const std::int64_t extent = place->extent;
+        const std::int64_t extent = parts->extent;
         const bool shifts = step.action == Action::shift, flat = shifts || step.action == Action::join;
         const auto longer = std::find_if(column.lengths.begin(), column.lengths.end(),
                                          [&](std::int64_t length) { return !flat && length > extent; });
@@ -321,7 +321,7 @@ private:
             if (!decode_number(value, step.kind, &fill)) {
                 return {Code::out_of_range};
             }
-            place->fill = py::reinterpret_borrow<py::object>(value);
+            parts->fill = py::reinterpret_borrow<py::object>(value);
         }
         if (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator)) {
             return {Code::out_of_range};
@@ -330,12 +330,12 @@ private:
         // No kernel has a place for an empty row, or two values to fill with.
         const bool odd = shifts && (column.min_length == 0 || (gaps && fill != separator));
         if (odd || (is_ids && draws())) {
-            place_whole(i, step.kind, place);
+            place_whole(i, step.kind, parts);
             return {};
         }
-        place->total = column.total * column.inner;
-        place->values = buffer_.values(step.index, step.kind, i);
-        place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
+        parts->total = column.total * column.inner;
+        parts->values = buffer_.values(step.index, step.kind, i);
+        parts->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
         return {};
     }
 
@@ -347,7 +347,7 @@ private:
     const CausalLabels* causal_;
     DeferredMasking masking_;
     Buffer buffer_;
-    std::vector<Place> places_;
+    std::vector<Parts> parts_;
     std::vector<std::size_t> whole_;  // the steps that are written here
 };
 

@@ -107,7 +107,7 @@ void add_config(py::module_& m) {
 void register_constants(py::module_& m) {
     add_config(m);
     using Fact = Guard::Fact;
-    using cuda::FlatSource;
+    using cuda::FlatContent;
     QUADRAT_ADD("FORMS", form_list, form_tuple, form_array, form_tensor, form_number, form_other, form_scalar,
                 form_tensor_number, form_deep, form_derived);
     QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep, lengths_derived);
@@ -119,15 +119,16 @@ void register_constants(py::module_& m) {
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
                 Fact::own_absent, Fact::own_set);
     QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::chain);
-    QUADRAT_ADD("SOURCES", Source::torch, Source::torch_double, Source::numpy, Source::numpy_legacy, Source::python);
-    QUADRAT_ADD("PIECES", piece_joins, piece_apart, piece_kept, piece_missing);
+    QUADRAT_ADD("GENERATOR_TYPES", GeneratorType::torch, GeneratorType::torch_double, GeneratorType::numpy,
+                GeneratorType::numpy_legacy, GeneratorType::python);
+    QUADRAT_ADD("WORD_PIECES", piece_joins, piece_apart, piece_kept, piece_missing);
     QUADRAT_ADD("CODES", Code::row_too_long, Code::bad_start, Code::no_conversion, Code::out_of_range, Code::wrong_type,
                 Code::changed, Code::bad_argument, Code::wrong_length, Code::uneven);
-    QUADRAT_ADD("WORD_SOURCES", WordSource::none, WordSource::offsets, WordSource::word_ids);
+    QUADRAT_ADD("WORD_FORMATS", WordFormat::none, WordFormat::offsets, WordFormat::word_ids);
     QUADRAT_ADD("WORDS", word_inside, word_begins, word_none);
     QUADRAT_ADD("FITS", Fit::best, Fit::first, Fit::in_order);
-    QUADRAT_ADD("FLAT_SOURCES", FlatSource::values, FlatSource::separated, FlatSource::positions, FlatSource::sequences,
-                FlatSource::bounds);
+    QUADRAT_ADD("FLAT_CONTENTS", FlatContent::values, FlatContent::separated, FlatContent::positions,
+                FlatContent::sequences, FlatContent::bounds);
     m.attr("MOST_TOKENS") = most_tokens;
     m.attr("MOST_BUDGET") = most_budget;
     m.attr("MOST_COLUMNS") = cuda::most_columns;

@@ -44,35 +44,35 @@ void extend(Growing& memory, std::size_t bytes) {
     }
 }
 
-// Every function is told how many pieces count. Those after them were left by an addition that came to no end: a
-// function that writes overwrites them. Where one throws, the pieces that count are as they were. A count of more than
+// Every function is told how many batches count. Those after them were left by an addition that came to no end: a
+// function that writes overwrites them. Where one throws, the batches that count are as they were. A count of more than
 // there are is an IndexError.
 class Gathered {
 public:
     // token: the bytes of what stands at one position of a row.
     explicit Gathered(std::size_t token) : token_(token) {}
 
-    // Adds a piece. Throws std::bad_alloc.
+    // Adds a batch. Throws std::bad_alloc.
     void append(std::size_t count, Address data, std::int64_t rows, std::int64_t width) {
-        const Piece piece = next(count, rows, width);
-        const std::size_t size = piece.end - bytes(count);
+        const Batch batch = next(count, rows, width);
+        const std::size_t size = batch.end - bytes(count);
         copy_bytes(own(count, size), data, size);
-        pieces_.resize(count);
-        pieces_.push_back(piece);
+        batches_.resize(count);
+        batches_.push_back(batch);
     }
 
-    // Adds a piece for each row, `widths[row]` tokens, that lie one after the other at `data`. Throws std::bad_alloc.
+    // Adds a batch for each row, `widths[row]` tokens, that lie one after the other at `data`. Throws std::bad_alloc.
     void append_rows(std::size_t count, Address data, Address widths, std::int64_t rows) {
         const std::size_t kept = bytes(count);
-        pieces_.resize(count);
+        batches_.resize(count);
         try {
             for (const std::int64_t width : Span<const std::int64_t>{widths, rows}) {
-                pieces_.push_back(next(pieces_.size(), 1, width));
+                batches_.push_back(next(batches_.size(), 1, width));
             }
-            const std::size_t size = bytes(pieces_.size()) - kept;
+            const std::size_t size = bytes(batches_.size()) - kept;
             copy_bytes(own(count, size), data, size);
         } catch (...) {
-            pieces_.resize(count);
+            batches_.resize(count);
             throw;
         }
     }
@@ -81,13 +81,13 @@ public:
     void pad(std::size_t count, const py::bytes& bytes_of_fill) {
         const std::string_view fill = bytes_of_fill;
         const std::size_t kept = bytes(count);
-        const std::int64_t widest = count == 0 ? 0 : pieces_[count - 1].widest;
+        const std::int64_t widest = count == 0 ? 0 : batches_[count - 1].widest;
         std::int64_t rows = 0;
         for (std::size_t i = 0; i < count; ++i) {
-            if (pieces_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
+            if (batches_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
                 throw std::bad_alloc();
             }
-            rows += pieces_[i].rows;
+            rows += batches_[i].rows;
         }
         const std::size_t size = product(rows, widest, token_);
         if (size != kept) {
@@ -106,25 +106,25 @@ public:
             }
             memory_ = fresh;
         }
-        pieces_.resize(count);
+        batches_.resize(count);
         std::size_t end = 0;
-        for (Piece& piece : pieces_) {
-            end += product(piece.rows, widest, token_);
-            piece = {piece.rows, widest, widest, end};
+        for (Batch& batch : batches_) {
+            end += product(batch.rows, widest, token_);
+            batch = {batch.rows, widest, widest, end};
         }
     }
 
-    // The same pieces in memory of their own. Throws std::bad_alloc.
+    // The same batches in memory of their own. Throws std::bad_alloc.
     Gathered copy(std::size_t count) const {
         return retyped(count, {reinterpret_cast<std::uintptr_t>(memory_->data())}, token_);
     }
-    // Pieces of the same rows and widths, whose tokens are at `data`. Throws std::bad_alloc.
+    // Batches of the same rows and widths, whose tokens are at `data`. Throws std::bad_alloc.
     Gathered retyped(std::size_t count, Address data, std::size_t token) const {
         Gathered other(token);
         static_cast<void>(bytes(count));
-        other.pieces_.reserve(count);
+        other.batches_.reserve(count);
         for (std::size_t i = 0; i < count; ++i) {
-            other.pieces_.push_back(other.next(i, pieces_[i].rows, pieces_[i].width));
+            other.batches_.push_back(other.next(i, batches_[i].rows, batches_[i].width));
         }
         const std::size_t size = other.bytes(count);
         extend(*other.memory_, size);
@@ -132,26 +132,26 @@ public:
         return other;
     }
 
-    std::size_t size() const { return pieces_.size(); }
-    // Where each piece lies, until something is written.
+    std::size_t size() const { return batches_.size(); }
+    // Where each batch lies, until something is written.
     std::vector<Block> blocks(std::size_t count) const {
         std::vector<Block> all;
         static_cast<void>(bytes(count));
         std::size_t start = 0;
         for (std::size_t i = 0; i < count; ++i) {
-            all.push_back({memory_->data() + start, pieces_[i].rows, pieces_[i].width});
-            start = pieces_[i].end;
+            all.push_back({memory_->data() + start, batches_[i].rows, batches_[i].width});
+            start = batches_[i].end;
         }
         return all;
     }
 
     std::size_t bytes(std::size_t count) const {
         if (count > size()) {
-            throw py::index_error("there are " + std::to_string(size()) + " pieces, not " + std::to_string(count));
+            throw py::index_error("there are " + std::to_string(size()) + " batches, not " + std::to_string(count));
         }
-        return count == 0 ? 0 : pieces_[count - 1].end;
+        return count == 0 ? 0 : batches_[count - 1].end;
     }
-    // The memory, of no more than these pieces. It stays as it is while somebody else holds it: what is written then
+    // The memory, of no more than these batches. It stays as it is while somebody else holds it: what is written then
     // goes to a copy.
     const std::shared_ptr<Growing>& share(std::size_t count) {
         if (!is_shared()) {
@@ -162,22 +162,22 @@ public:
     }
 
 private:
-    struct Piece {
+    struct Batch {
         std::int64_t rows;
         std::int64_t width;
-        std::int64_t widest;  // of this piece and those before
+        std::int64_t widest;  // of this batch and those before
         std::size_t end;      // of its bytes
     };
 
-    Piece next(std::size_t count, std::int64_t rows, std::int64_t width) const {
+    Batch next(std::size_t count, std::int64_t rows, std::int64_t width) const {
         const std::size_t size = product(rows, width, token_);
         if (size > std::numeric_limits<std::size_t>::max() - bytes(count)) {
             throw std::bad_alloc();
         }
-        return {rows, width, count == 0 ? width : std::max(width, pieces_[count - 1].widest), bytes(count) + size};
+        return {rows, width, count == 0 ? width : std::max(width, batches_[count - 1].widest), bytes(count) + size};
     }
 
-    // Memory that nobody else holds, of the first `count` pieces and `more` bytes that are to be written.
+    // Memory that nobody else holds, of the first `count` batches and `more` bytes that are to be written.
     char* own(std::size_t count, std::size_t more) {
         const std::size_t kept = bytes(count);
         if (is_shared()) {
@@ -197,11 +197,11 @@ private:
     }
 
     std::size_t token_;
-    std::vector<Piece> pieces_;
+    std::vector<Batch> batches_;
     std::shared_ptr<Growing> memory_ = std::make_shared<Growing>();
 };
 
-// [pieces, 3]: address, rows and width of each.
+// [count, 3]: address, rows and width of each.
 py::array blocks(const Gathered& self, std::size_t count) {
     const std::vector<Block> all = self.blocks(count);
     py::array_t<std::int64_t> table({static_cast<py::ssize_t>(all.size()), py::ssize_t{3}});

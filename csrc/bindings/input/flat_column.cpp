@@ -157,7 +157,7 @@ void FlatColumn::add_chunk(FlatArray chunk) {
     }
 }
 
-FlatColumn::Place FlatColumn::place(std::int64_t i) const {
+FlatColumn::Element FlatColumn::element(std::int64_t i) const {
     if (chunks_.size() == 1) {
         return {&chunks_.front(), i};
     }
@@ -166,38 +166,38 @@ FlatColumn::Place FlatColumn::place(std::int64_t i) const {
     return {&chunks_[chunk], i - starts_[chunk]};
 }
 
-void FlatColumn::prefetch(const Place& place) const {
-    const FlatArray& array = *place.array;
+void FlatColumn::prefetch(const Element& element) const {
+    const FlatArray& array = *element.array;
     if (type_.layout == Layout::number) {
         quadrat::prefetch(static_cast<const char*>(array.data) +
-                          (array.first + place.at) * static_cast<std::int64_t>(item_size(type_.kind)));
+                          (array.first + element.at) * static_cast<std::int64_t>(item_size(type_.kind)));
     } else if (type_.layout == Layout::list && type_.offset_bytes != 0) {
-        quadrat::prefetch(static_cast<const char*>(array.offsets) + (array.first + place.at) * type_.offset_bytes);
+        quadrat::prefetch(static_cast<const char*>(array.offsets) + (array.first + element.at) * type_.offset_bytes);
     }
     if (array.validity != nullptr) {
-        quadrat::prefetch(array.validity + (array.first + place.at) / 8);
+        quadrat::prefetch(array.validity + (array.first + element.at) / 8);
     }
 }
 
-bool FlatColumn::row(const Place& place, Row* out, Trailing* trailing) const {
-    const FlatArray& array = *place.array;
+bool FlatColumn::row(const Element& element, Row* out, Trailing* trailing) const {
+    const FlatArray& array = *element.array;
     trailing->clear();
-    if (type_.layout == Layout::null || is_null(array, place.at)) {
+    if (type_.layout == Layout::null || is_null(array, element.at)) {
         return false;
     }
     if (is_plain(type_)) {
-        *out = row_at(type_.kind, array.data, array.first + place.at, 1);
+        *out = row_at(type_.kind, array.data, array.first + element.at, 1);
         return true;
     }
-    return list_row(type_, array, place.at, out, trailing);
+    return list_row(type_, array, element.at, out, trailing);
 }
 
-bool FlatColumn::rows(const Place& place, std::int64_t count, std::vector<Row>* out) const {
-    if (type_.layout != Layout::list || is_null(*place.array, place.at)) {
+bool FlatColumn::rows(const Element& element, std::int64_t count, std::vector<Row>* out) const {
+    if (type_.layout != Layout::list || is_null(*element.array, element.at)) {
         return false;
     }
-    const FlatArray& lists = *place.array->items;
-    const Bounds found = bounds(type_, *place.array, place.at, lists.length);
+    const FlatArray& lists = *element.array->items;
+    const Bounds found = bounds(type_, *element.array, element.at, lists.length);
     bool all = count <= found.end - found.begin;
     for (std::int64_t i = 0; all && i < count; ++i) {
         Row row;

@@ -70,26 +70,26 @@ public:
     const FlatType& type() const { return type_; }
 
     // An element to look at: its chunk, and its place there.
-    struct Place {
+    struct Element {
         const FlatArray* array;
         std::int64_t at;
     };
     // i: from 0 to size() - 1.
-    Place place(std::int64_t i) const;
+    Element element(std::int64_t i) const;
     // Asks for what `row` will read.
-    void prefetch(const Place& place) const;
-    // The numbers at a place: one for a column of numbers, else a row of them, of the dimensions `trailing` after the
-    // first, -1 where it is empty and its type does not tell; false when they are not plain numbers, or lists differ in
-    // length. Throws ValueError when the memory contradicts itself.
-    bool row(const Place& place, Row* out, Trailing* trailing) const;
-    // The first `count` rows of numbers at a place in a column of lists of them; false when there are fewer, or they
+    void prefetch(const Element& element) const;
+    // The numbers of an element: one for a column of numbers, else a row of them, of the dimensions `trailing` after
+    // the first, -1 where it is empty and its type does not tell; false when they are not plain numbers, or lists
+    // differ in length. Throws ValueError when the memory contradicts itself.
+    bool row(const Element& element, Row* out, Trailing* trailing) const;
+    // The first `count` rows of numbers of an element of a column of lists of them; false when there are fewer, or they
     // are not plain numbers. Throws ValueError as `row` does.
-    bool rows(const Place& place, std::int64_t count, std::vector<Row>* out) const;
+    bool rows(const Element& element, std::int64_t count, std::vector<Row>* out) const;
     // Whether each element is a single number.
     bool is_numbers() const { return type_.layout == FlatType::Layout::number; }
     // An element as Python knows it: an int, float, bool, str, bytes, a list of these, None; null where the type has no
     // such form here.
-    py::object value(const Place& place) const { return value(type_, *place.array, place.at); }
+    py::object value(const Element& element) const { return value(type_, *element.array, element.at); }
 
 private:
     // A list of plain numbers, or of equally long lists of them, as a row.

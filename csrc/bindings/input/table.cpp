@@ -43,17 +43,17 @@ std::int64_t in_range(std::int64_t key, std::int64_t size) {
 bool is_told(const Trailing& trailing) { return std::find(trailing.begin(), trailing.end(), -1) == trailing.end(); }
 
 // The dimensions that the first row has of those that are not empty; none where all are.
-Trailing told_by_any(const FlatColumn& flat, const std::vector<FlatColumn::Place>& places) {
+Trailing told_by_any(const FlatColumn& flat, const std::vector<FlatColumn::Element>& elements) {
     Trailing trailing;
     Row row;
-    const auto tells = [&](const FlatColumn::Place& place) {
-        return flat.row(place, &row, &trailing) && !trailing.empty() && is_told(trailing);
+    const auto tells = [&](const FlatColumn::Element& element) {
+        return flat.row(element, &row, &trailing) && !trailing.empty() && is_told(trailing);
     };
-    return std::any_of(places.begin(), places.end(), tells) ? trailing : Trailing();
+    return std::any_of(elements.begin(), elements.end(), tells) ? trailing : Trailing();
 }
 
 std::int64_t looked_up(const FlatColumn& mapping, std::int64_t key) {
-    const auto [array, at] = mapping.place(key);
+    const auto [array, at] = mapping.element(key);
     const Kind kind = mapping.type().kind;
     if (mapping.is_numbers() && array->validity == nullptr && (kind == Kind::uint64 || kind == Kind::int64)) {
         return static_cast<const std::int64_t*>(array->data)[array->first + at];
@@ -83,7 +83,7 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
             throw py::value_error("there are two columns '" + text(names_[i]) + "': rename one");
         }
         const auto [form, kind] = looks[i];
-        sources_.push_back({column, flat, form, kind});
+        columns_.push_back({column, flat, form, kind});
     }
 }
 
@@ -100,27 +100,27 @@ std::int64_t Table::find(const py::handle& name) const {
 py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
     if (fallback_.is_none()) {
         throw py::type_error("column '" + text(names_[column]) + "' has the Arrow type '" +
-                             sources_[column].flat->type().format +
+                             columns_[column].flat->type().format +
                              "', which is neither a number, nor text, nor a list of these: leave the column out");
     }
     return fallback_(names_[column], row);
 }
 
 py::object Table::value(std::size_t column, std::int64_t row) const {
-    const Source& source = sources_[column];
-    if (source.flat != nullptr) {
-        if (source.form != 0) {
+    const TableColumn& found = columns_[column];
+    if (found.flat != nullptr) {
+        if (found.form != 0) {
             return fallback_value(column, row);
         }
         py::object value;
         try {
-            value = source.flat->value(source.flat->place(row));
+            value = found.flat->value(found.flat->element(row));
         } catch (const py::value_error& error) {
             refuse_value(names_[column], row, error);
         }
         return value ? value : fallback_value(column, row);
     }
-    auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(source.values.ptr(), row));
+    auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(found.values.ptr(), row));
     if (!value) {
         throw py::error_already_set();
     }
@@ -128,8 +128,8 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
 }
 
 void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
-    const FlatColumn* const flat = sources_[column].flat;
-    const std::uint32_t look = sources_[column].form;
+    const FlatColumn* const flat = columns_[column].flat;
+    const std::uint32_t look = columns_[column].form;
     if (flat == nullptr) {
         for (const std::int64_t row : rows) {
             out->hold(value(column, row));
@@ -138,11 +138,11 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
     }
     // A look at where a row lies, then at how long it is, then its numbers: each may wait for memory, so all rows at
     // once.
-    std::vector<FlatColumn::Place> places;
-    places.reserve(rows.size());
+    std::vector<FlatColumn::Element> elements;
+    elements.reserve(rows.size());
     for (const std::int64_t row : rows) {
-        places.push_back(flat->place(row));
-        flat->prefetch(places.back());
+        elements.push_back(flat->element(row));
+        flat->prefetch(elements.back());
     }
     const std::uint32_t form = look != 0 ? look : flat->is_numbers() ? form_number : form_list;
     Trailing trailing;
@@ -150,16 +150,16 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
         Row row;
         bool found = false;
         try {
-            found = look != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
+            found = look != form_other && !out->holds_more_than_seen() && flat->row(elements[i], &row, &trailing);
             if (found && !is_told(trailing)) {
-                trailing = out->rows.empty() ? told_by_any(*flat, places) : out->trailing;
+                trailing = out->rows.empty() ? told_by_any(*flat, elements) : out->trailing;
             }
         } catch (const py::value_error& error) {
             refuse_value(names_[column], rows[i], error);
         }
         const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
         if (found && look != 0) {
-            out->add_as(row, own, sources_[column].kind, trailing);
+            out->add_as(row, own, columns_[column].kind, trailing);
         } else if (found) {
             out->add_as_python(row, own, trailing);
         } else {
@@ -170,15 +170,15 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
 
 bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                             Column* out) const {
-    const Source& source = sources_[column];
-    if (source.flat == nullptr || source.form != 0) {
+    const FlatColumn* const flat = columns_[column].flat;
+    if (flat == nullptr || columns_[column].form != 0) {
         return false;
     }
     std::vector<Row> found;
     found.reserve(rows.size() * static_cast<std::size_t>(choices));
     for (const std::int64_t row : rows) {
         try {
-            if (!source.flat->rows(source.flat->place(row), choices, &found)) {
+            if (!flat->rows(flat->element(row), choices, &found)) {
                 return false;
             }
         } catch (const py::value_error& error) {
@@ -193,7 +193,7 @@ bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>&
 
 py::dict Table::row(std::int64_t row) const {
     py::dict result;
-    for (std::size_t column = 0; column < sources_.size(); ++column) {
+    for (std::size_t column = 0; column < columns_.size(); ++column) {
         result[names_[column]] = value(column, row);
     }
     return result;
@@ -236,7 +236,7 @@ void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatC
         }
         rows_.push_back(in_range(key, size));
         if (mapping != nullptr) {
-            mapping->prefetch(mapping->place(rows_.back()));
+            mapping->prefetch(mapping->element(rows_.back()));
         }
     }
 }

@@ -30,8 +30,8 @@ public:
     template <typename Visit>
     void traverse(Visit& visit) const {
         visit(names_, fallback_);
-        for (const Source& source : sources_) {
-            visit(source.values);
+        for (const TableColumn& column : columns_) {
+            visit(column.values);
         }
     }
 
@@ -49,7 +49,7 @@ public:
     void collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const;
 
 private:
-    struct Source {
+    struct TableColumn {
         py::object values;
         const FlatColumn* flat;  // that `values` is, or null
         std::uint32_t form;      // and kind: see Look
@@ -59,7 +59,7 @@ private:
     py::object fallback_value(std::size_t column, std::int64_t row) const;
 
     py::tuple names_;
-    std::vector<Source> sources_;
+    std::vector<TableColumn> columns_;
     py::object fallback_;
     std::int64_t size_ = 0;
 };

@@ -118,24 +118,25 @@ rng::KnownBits LockedBits::known() const {
 }
 
 void register_generator(py::module_& m) {
-    // What each source draws, for the comparison with the library itself: trials of probability p for `count` tokens
-    // (then the same again at every token), integers below `high`, one such integer, a permutation of `count`.
+    // What each type of generator draws, for the comparison with the library itself: trials of probability p for
+    // `count` tokens (then the same again at every token), integers below `high`, one such integer, a permutation of
+    // `count`.
     m.def(
         "sample",
-        [](int source, const py::object& generator, double p, std::int64_t high, std::int64_t count) {
+        [](int type, const py::object& generator, double p, std::int64_t high, std::int64_t count) {
             const auto n = static_cast<std::size_t>(count);
             std::vector<std::int64_t> first(n), all(n), integers(n), order(n);
             std::vector<std::uint8_t> eligible(n, 1), hit(n);
             std::int64_t found = 0, one = 0;
             std::iota(all.begin(), all.end(), std::int64_t{0});
-            if (static_cast<Source>(source) == Source::python) {
+            if (static_cast<GeneratorType>(type) == GeneratorType::python) {
                 Engine engine = Engine::of_python(generator);
                 rng::PythonDraws draws(engine.words());
                 one = draws.below(high);
                 draws.permutation(count, order.data());
                 engine.keep();
             } else {
-                with_draws(static_cast<Source>(source), generator, true, [&](rng::Draws& draws) {
+                with_draws(static_cast<GeneratorType>(type), generator, true, [&](rng::Draws& draws) {
                     found = draws.trials(p, eligible.data(), count, first.data());
                     draws.trials_at(p, count, {all.data(), count}, hit.data());
                     draws.integers_at(high, count, {all.data(), count}, integers.data());
@@ -147,7 +148,7 @@ void register_generator(py::module_& m) {
             first.resize(static_cast<std::size_t>(found));
             return py::make_tuple(first, hit, integers, one, order);
         },
-        "source"_a, "generator"_a, "p"_a, "high"_a, "count"_a);
+        "generator_type"_a, "generator"_a, "p"_a, "high"_a, "count"_a);
 }
 
 }  // namespace quadrat

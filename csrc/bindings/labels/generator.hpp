@@ -14,8 +14,8 @@
 
 namespace quadrat {
 
-// What draws.
-enum class Source : std::uint8_t {
+// What draws, and how.
+enum class GeneratorType : std::uint8_t {
     torch,         // torch.Generator of the CPU
     torch_double,  // the same, where probabilities are float64
     numpy,         // numpy.random.Generator
@@ -74,11 +74,11 @@ struct Turn {
 // Runs draw(Draws&), which returns a Status or anything that says true when its draws are kept. every_word: see Draws.
 // Threads that share a generator draw one after the other.
 template <typename Draw>
-auto with_draws(Source source, const py::object& generator, bool every_word, Draw draw) {
-    if (source == Source::torch || source == Source::torch_double) {
+auto with_draws(GeneratorType type, const py::object& generator, bool every_word, Draw draw) {
+    if (type == GeneratorType::torch || type == GeneratorType::torch_double) {
         const py::scoped_critical_section lock{generator};
         Engine engine = Engine::of_torch(generator);
-        rng::TorchDraws draws(engine.words(), source == Source::torch_double);
+        rng::TorchDraws draws(engine.words(), type == GeneratorType::torch_double);
         auto result = draw(static_cast<rng::Draws&>(draws));
         if (static_cast<bool>(result)) {
             engine.keep();
@@ -86,20 +86,21 @@ auto with_draws(Source source, const py::object& generator, bool every_word, Dra
         return result;
     }
     const LockedBits locked(generator);
-    const auto draws = rng::numpy_draws(locked.bits(), locked.known(), source == Source::numpy_legacy, every_word);
+    const auto draws = rng::numpy_draws(locked.bits(), locked.known(), type == GeneratorType::numpy_legacy, every_word);
     return draw(*draws);
 }
 
 // The same in two parts, draw(Draws&) only where choose(IntegerDraws&) returned a Status that is ok. shuffler: the
 // random.Random that chooses, or None for the generator.
 template <typename Choose, typename Draw>
-Status with_chosen(const py::object& shuffler, Source source, const py::object& generator, Choose choose, Draw draw) {
+Status with_chosen(const py::object& shuffler, GeneratorType type, const py::object& generator, Choose choose,
+                   Draw draw) {
     std::optional<Turn> turn;
     if (!shuffler.is_none()) {
         turn.emplace();
     }
     constexpr bool every_word = true;
-    return with_draws(source, generator, every_word, [&](rng::Draws& draws) {
+    return with_draws(type, generator, every_word, [&](rng::Draws& draws) {
         Status status;
         if (turn) {
             Engine engine = Engine::of_python(shuffler);

@@ -15,17 +15,17 @@ namespace quadrat {
 namespace {
 
 // The words of a row, see read_words; numbers that no Python object holds are word ids.
-Status read_row_of_words(const Column& column, std::size_t i, WordSource source, std::int64_t length,
+Status read_row_of_words(const Column& column, std::size_t i, WordFormat format, std::int64_t length,
                          std::int64_t* out) {
     const Row& row = column.rows[i];
     if (column.owners[i]) {
-        return read_words(column.owners[i].ptr(), source, length, out);
+        return read_words(column.owners[i].ptr(), format, length, out);
     }
     if (row.length != length) {
         return {Code::wrong_length};
     }
     constexpr std::int64_t first = 0;
-    return source == WordSource::offsets && length > 0 ? Status{Code::wrong_type}
+    return format == WordFormat::offsets && length > 0 ? Status{Code::wrong_type}
                                                        : copy_rows({&row, 1}, {&first, 1}, Kind::int64, out, length);
 }
 
@@ -78,11 +78,11 @@ Status CausalLabels::check_special(const Columns& columns) const {
 }
 
 MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                             int word_source)
+                             int word_format)
     : special_set_(bit_set(special_ids)),
       special_(special),
       words_(words),
-      word_source_(static_cast<WordSource>(word_source)) {}
+      word_format_(static_cast<WordFormat>(word_format)) {}
 
 Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
     const std::int64_t filled = batch.flat ? columns.at(batch.column).total : batch.count();
@@ -114,7 +114,7 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     if (!status) {
         return status;
     }
-    if (word_source_ == WordSource::none) {
+    if (word_format_ == WordFormat::none) {
         words_of_special(count, special.get());
         return mask(columns, special.get(), batch);
     }
@@ -122,12 +122,12 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     std::fill_n(words.get(), count, word_none);
     const auto numbers = scratch<std::int64_t>(2 * batch.width);
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
-    const auto classify_row = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
+    const auto classify_row = word_format_ == WordFormat::offsets ? word_starts : word_starts_of_ids;
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
     const std::vector<std::int64_t> start = batch.starts(lengths.data());
     for (std::size_t i = 0; i < lengths.size(); ++i) {
         const std::int64_t length = lengths[i], row_start = start[i];
-        status = read_row_of_words(rows, i, word_source_, length, numbers.get());
+        status = read_row_of_words(rows, i, word_format_, length, numbers.get());
         if (!status) {
             status.row = static_cast<std::int64_t>(i);
             return status;
@@ -166,11 +166,11 @@ namespace {
 // Draws from a generator, as the reference does.
 class MaskedLabels final : public MaskingLabels {
 public:
-    MaskedLabels(int source, py::object generator, bool every_word, double mlm_probability,
+    MaskedLabels(int type, py::object generator, bool every_word, double mlm_probability,
                  const ReplacementOptions& replacement, const std::vector<std::int64_t>& special_ids,
-                 std::int64_t special, std::int64_t words, int word_source)
-        : MaskingLabels(special_ids, special, words, word_source),
-          source_(static_cast<Source>(source)),
+                 std::int64_t special, std::int64_t words, int word_format)
+        : MaskingLabels(special_ids, special, words, word_format),
+          type_(static_cast<GeneratorType>(type)),
           generator_(std::move(generator)),
           every_word_(every_word),
           probability_(mlm_probability),
@@ -196,14 +196,14 @@ private:
         const std::int64_t count = batch.count();
         const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
         const auto hit = scratch<std::uint8_t>(count);
-        return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
+        return with_draws(type_, generator_, every_word_, [&](rng::Draws& draws) {
             mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
                         positions.get(), hit.get(), other.get());
             return Status{};
         });
     }
 
-    Source source_;
+    GeneratorType type_;
     py::object generator_;
     bool every_word_;
     double probability_;
@@ -219,8 +219,8 @@ void register_labels(py::module_& m) {
     bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
         .def(py::init<int, py::object, bool, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
                       std::int64_t, std::int64_t, int>(),
-             "source"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a,
-             "special"_a = -1, "words"_a = -1, "word_source"_a = static_cast<int>(WordSource::none))
+             "generator_type"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a,
+             "special"_a = -1, "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none))
         .def(
             "write",
             [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,

@@ -63,21 +63,21 @@ private:
     std::int64_t pad_id_, special_;
 };
 
-// Where whole words come from.
-enum class WordSource : std::uint8_t { none, offsets, word_ids };
+// How a column tells whole words.
+enum class WordFormat : std::uint8_t { none, offsets, word_ids };
 
 // Masked language modelling: some tokens are masked, in place, and are labels then. This much is the same however the
 // numbers are drawn: which tokens are special, and what is a word.
 class MaskingLabels : public Labels {
 public:
     // special: the column of special-token masks, or -1: then tokens of `special_ids`, 0 ... 2^28 - 1, are special.
-    // words: the column of offsets or word ids, or -1. word_source: see WordSource.
+    // words: the column of offsets or word ids, or -1. word_format: see WordFormat.
     MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                  int word_source);
+                  int word_format);
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
 
-    bool has_words() const { return word_source_ != WordSource::none; }
+    bool has_words() const { return word_format_ != WordFormat::none; }
     std::int64_t special_column() const { return special_; }
     const std::vector<std::uint64_t>& special_set() const { return special_set_; }
     // What the tokens of all rows are by the column of special-token masks: `count` words, see Word.
@@ -97,11 +97,11 @@ private:
 
     std::vector<std::uint64_t> special_set_;
     std::int64_t special_, words_;
-    WordSource word_source_;
+    WordFormat word_format_;
 };
 
 // One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of
 // integers. `out` has room for what `length` tokens need.
-Status read_words(PyObject* row, WordSource source, std::int64_t length, std::int64_t* out);
+Status read_words(PyObject* row, WordFormat format, std::int64_t length, std::int64_t* out);
 
 }  // namespace quadrat

@@ -45,8 +45,8 @@ Status draw(const py::object& generator, const py::object& shuffler, const std::
         return choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
     };
     const auto draw_orders = [&](rng::Draws& draws) { scratch->draw_orders(draws); };
-    return shuffler.is_none() ? with_chosen(shuffler, Source::torch, generator, choose, draw_orders)
-                              : with_chosen(generator, Source::numpy_legacy, shuffler, choose, draw_orders);
+    return shuffler.is_none() ? with_chosen(shuffler, GeneratorType::torch, generator, choose, draw_orders)
+                              : with_chosen(generator, GeneratorType::numpy_legacy, shuffler, choose, draw_orders);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace quadrat {
 
 PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
-                           std::int64_t special, std::int64_t words, int word_source, std::int64_t keys,
+                           std::int64_t special, std::int64_t words, int word_format, std::int64_t keys,
                            std::optional<py::array_t<std::uint32_t>> epoch)
-    : MaskingLabels(special_ids, special, words, word_source),
+    : MaskingLabels(special_ids, special, words, word_format),
       masking_(checked_masking(options)),
       options_(options),
       keys_(keys),
@@ -89,7 +89,7 @@ void register_philox(py::module_& m) {
         .def(py::init<const PhiloxOptions&, const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int,
                       std::int64_t, std::optional<py::array_t<std::uint32_t>>>(),
              "options"_a, "special_ids"_a, "special"_a = -1, "words"_a = -1,
-             "word_source"_a = static_cast<int>(WordSource::none), "keys"_a = -1, "epoch"_a = py::none())
+             "word_format"_a = static_cast<int>(WordFormat::none), "keys"_a = -1, "epoch"_a = py::none())
         .def(
             "write",
             [](const PhiloxLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width, Side left,

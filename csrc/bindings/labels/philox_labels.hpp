@@ -18,7 +18,7 @@ public:
     // in place of that of the options, looked at for each batch: it may lie in memory that other processes write to.
     // The others: as of MaskingLabels. Throws ValueError for options that nothing can be drawn with.
     PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                 std::int64_t words, int word_source, std::int64_t keys,
+                 std::int64_t words, int word_format, std::int64_t keys,
                  std::optional<py::array_t<std::uint32_t>> epoch);
 
     template <typename Visit>

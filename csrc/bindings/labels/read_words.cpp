@@ -82,21 +82,21 @@ void ask_ahead(const Items& items, std::int64_t at) {
 
 }  // namespace
 
-Status read_words(PyObject* row, WordSource source, std::int64_t length, std::int64_t* out) {
+Status read_words(PyObject* row, WordFormat format, std::int64_t length, std::int64_t* out) {
     const py::object owner = as_it_is_now(py::reinterpret_borrow<py::object>(row));
     if (!owner) {
         throw py::error_already_set();
     }
     Items items{};
     if (!items_of(owner.ptr(), &items)) {
-        return read_array(row, source == WordSource::offsets ? 2 : 1, length, out);
+        return read_array(row, format == WordFormat::offsets ? 2 : 1, length, out);
     }
     if (items.size != length) {
         return {Code::wrong_length};
     }
     for (std::int64_t i = 0; i < length; ++i) {
         Status status;
-        if (source == WordSource::offsets) {
+        if (format == WordFormat::offsets) {
             ask_ahead(items, i);
             status = read_pair(items.data[i], out + 2 * i);
         } else if (items.data[i] == Py_None) {

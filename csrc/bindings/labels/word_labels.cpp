@@ -31,12 +31,12 @@ struct JoinedColumn {
 class WordLabels final : public Labels {
 public:
     // shuffle: the random.Random that orders the words, or None for the generator that all else is drawn from. pieces:
-    // by id, see Piece. joined: whether column 1 holds positions that join the word before them. before: called without
-    // arguments once the ids are there and nothing is drawn yet, or None.
-    WordLabels(py::object shuffle, int source, py::object generator, double probability,
+    // by id, see WordPiece. joined: whether column 1 holds positions that join the word before them. before: called
+    // without arguments once the ids are there and nothing is drawn yet, or None.
+    WordLabels(py::object shuffle, int type, py::object generator, double probability,
                const ReplacementOptions& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
         : shuffle_(std::move(shuffle)),
-          source_(static_cast<Source>(source)),
+          type_(static_cast<GeneratorType>(type)),
           generator_(std::move(generator)),
           probability_(probability),
           replacement_(checked_replacement(replacement)),
@@ -76,7 +76,7 @@ public:
                                 room.get(), positions.get(), &chosen);
         };
         // NumPy draws a random token for each, replaced or not, as torch does.
-        return with_chosen(shuffle_, source_, generator_, choose, [&](rng::Draws& draws) {
+        return with_chosen(shuffle_, type_, generator_, choose, [&](rng::Draws& draws) {
             replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.get(),
                            random.get());
         });
@@ -84,7 +84,7 @@ public:
 
 private:
     py::object shuffle_;
-    Source source_;
+    GeneratorType type_;
     py::object generator_;
     double probability_;
     Replacement replacement_;
@@ -99,7 +99,7 @@ void register_word_labels(py::module_& m) {
     bind_class<WordLabels, Labels>(m, "WordLabels")
         .def(py::init<py::object, int, py::object, double, const ReplacementOptions&, py::array_t<std::uint8_t>, bool,
                       py::object>(),
-             "shuffle"_a, "source"_a, "generator"_a, "probability"_a, "replacement"_a, "pieces"_a, "joined"_a,
+             "shuffle"_a, "generator_type"_a, "generator"_a, "probability"_a, "replacement"_a, "pieces"_a, "joined"_a,
              "before"_a);
 }
 

@@ -36,7 +36,7 @@ Guard::Guard(const py::tuple& facts) {
             throw py::type_error("a guard looks at entries of plain dicts");
         }
         entries_.push_back(found);
-        const auto same = [&](const Seen& seen) { return seen.dict.is(found.object); };
+        const auto same = [&](const WatchedDict& watched) { return watched.dict.is(found.object); };
         if (std::none_of(dicts_.begin(), dicts_.end(), same)) {
             dicts_.push_back({found.object, unknown});
         }
@@ -46,8 +46,8 @@ Guard::Guard(const py::tuple& facts) {
 bool Guard::dicts_unchanged(const py::handle& subject) const {
     // Versions are unique among all dicts, so the same version is the same dict.
     return (own_.empty() || (subject_version_ != unknown && subject_version_ == version_of(subject))) &&
-           std::all_of(dicts_.begin(), dicts_.end(), [](const Seen& seen) {
-               return seen.version != unknown && seen.version == version_of(seen.dict);
+           std::all_of(dicts_.begin(), dicts_.end(), [](const WatchedDict& watched) {
+               return watched.version != unknown && watched.version == version_of(watched.dict);
            });
 }
 
@@ -69,8 +69,8 @@ bool Guard::holds(const py::handle& subject) const {
         return false;
     }
     if (has_versions) {  // else nothing is written that another thread reads
-        for (const Seen& seen : dicts_) {
-            seen.version = version_of(seen.dict);
+        for (const WatchedDict& watched : dicts_) {
+            watched.version = version_of(watched.dict);
         }
         subject_version_ = own_.empty() ? unknown : version_of(subject);
     }

@@ -42,8 +42,8 @@ public:
                 visit(check.object, check.key, check.expected);
             }
         }
-        for (const Seen& seen : dicts_) {
-            visit(seen.dict);
+        for (const WatchedDict& watched : dicts_) {
+            visit(watched.dict);
         }
     }
 
@@ -59,7 +59,7 @@ private:
     };
     // A dict that entries are looked up in, and the version it had when all of them were as expected. Up to
     // CPython 3.11 a dict's version changes with its content: while it has not, its entries need not be looked at.
-    struct Seen {
+    struct WatchedDict {
         py::object dict;
         mutable std::uint64_t version;  // written with the GIL held, as everything here
     };
@@ -68,7 +68,7 @@ private:
     bool dicts_unchanged(const py::handle& subject) const;
 
     std::vector<Check> entries_, own_, others_;
-    std::vector<Seen> dicts_;
+    std::vector<WatchedDict> dicts_;
     mutable std::uint64_t subject_version_ = 0;
 };
 

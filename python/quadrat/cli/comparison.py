@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat.cli.command import CommandError, complain, console, one_line, require, say, table, with_progress
-from quadrat.cli.source import Source, load_tokenizer, longest_sane, open_source, packages_for
+from quadrat.cli.corpus import Corpus, load_tokenizer, longest_sane, open_corpus, packages_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -37,9 +37,9 @@ def run(options: Namespace) -> int:
     require("this command", needed | packages_for(options) | {"torch": "transformers", "transformers": "transformers"})
     from quadrat.cli.measure import DifferenceError, rounded, versions
 
-    source = open_source(options)
+    corpus = open_corpus(options)
     if options.tokenizer is None:
-        raise CommandError(f"{source.name}: the collators need your tokenizer: give --tokenizer")
+        raise CommandError(f"{corpus.name}: the collators need your tokenizer: give --tokenizer")
     tokenizer, note = load_tokenizer(options.tokenizer), options.tokenizer
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     names = options.collators or [name for name in PAIRS if name != "mlm" or tokenizer.mask_token is not None]
     if "mlm" in names and tokenizer.mask_token is None:
         raise CommandError("mlm: the tokenizer has no mask token")
-    batches = _batches(source, tokenizer, options)
+    batches = _batches(corpus, tokenizer, options)
     results = []
     for name in with_progress(names, len(names), "Comparing"):
         try:
@@ -58,10 +58,10 @@ def run(options: Namespace) -> int:
             complain(f"quadrat bench: {name}: {PAIRS[name][0]} differs from transformers: {error}")
             return 1
     if options.json:
-        about = {"machine": versions(), "data": source.name, "seed": options.seed, "collators": results}
+        about = {"machine": versions(), "data": corpus.name, "seed": options.seed, "collators": results}
         sys.stdout.write(json.dumps(rounded(about), indent=2) + "\n")
     else:
-        _show(source, note, results)
+        _show(corpus, note, results)
     return 0
 
 
@@ -76,19 +76,19 @@ def _features(name: str, tokenizer: PreTrainedTokenizerBase, row: Feature) -> Fe
     return made | ({"labels": [token % _LABELS for token in ids]} if name == "token-classification" else {})
 
 
-def _batches(source: Source, tokenizer: PreTrainedTokenizerBase, options: Namespace) -> list[list[Feature]]:
+def _batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, options: Namespace) -> list[list[Feature]]:
     """Some batches of tokenised rows, of rows chosen by the seed; the one with the median number of tokens first."""
-    order = np.random.default_rng(options.seed).permutation(len(source))
+    order = np.random.default_rng(options.seed).permutation(len(corpus))
     max_length = options.max_length or longest_sane(tokenizer)
     size = min(options.batch_size, len(order))
     count = min(_BATCHES, len(order) // size)
     chosen = [part.tolist() for part in np.split(order[: count * size], count)]
-    if source.has_tokens:
-        made = [source.tokens(part, tokenizer.model_input_names, max_length) for part in chosen]
+    if corpus.has_tokens:
+        made = [corpus.tokens(part, tokenizer.model_input_names, max_length) for part in chosen]
     else:
         cut = {"truncation": max_length is not None, "max_length": max_length, "return_special_tokens_mask": True}
         # One by one, as a data set gives them: no two rows share an object.
-        made = [[dict(tokenizer(text, verbose=False, **cut)) for text in source.texts(part)] for part in chosen]
+        made = [[dict(tokenizer(text, verbose=False, **cut)) for text in corpus.texts(part)] for part in chosen]
     made.sort(key=_tokens)
     return [made.pop(count // 2), *made]
 
@@ -140,12 +140,12 @@ def _measure(
     }
 
 
-def _show(source: Source, note: str, results: list[dict[str, Any]]) -> None:
+def _show(corpus: Corpus, note: str, results: list[dict[str, Any]]) -> None:
     from quadrat.cli.measure import LIBRARIES, microseconds, times_as, versions
 
     out = console()
     compared, rows = results[0]["compared"], results[0]["rows"]
-    say(out, f"{source.name}: {compared} batch{'es' * (compared > 1)} of {rows} rows; tokenizer: {note}.")
+    say(out, f"{corpus.name}: {compared} batch{'es' * (compared > 1)} of {rows} rows; tokenizer: {note}.")
     say(out, "All batches equal those of transformers: keys, dtypes, values, and the random generators' states.")
     headings = ("collator", "tokens", "with\npadding", "transformers", "quadrat", "speed-up,\ncold", "speed-up,\nwarm")
     shown: dict[str, Any] = {"name": str, "tokens": "{:,}".format, "computed": "{:,}".format}

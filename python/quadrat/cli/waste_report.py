@@ -12,7 +12,7 @@ import numpy as np
 from quadrat.batching.token_budget import usual_max_tokens
 from quadrat.cli.advice import advise, choose, code
 from quadrat.cli.command import CommandError, console, harmless, require, say, table
-from quadrat.cli.source import load_tokenizer, longest_sane, open_source, packages_for
+from quadrat.cli.corpus import load_tokenizer, longest_sane, open_corpus, packages_for
 from quadrat.cli.waste import (
     BUDGET,
     DYNAMIC,
@@ -53,13 +53,13 @@ def run(options: Namespace) -> int:
 
 def examine(options: Namespace) -> Report:
     """Read the data, count tokens, and work out what each way of batching costs."""
-    source = open_source(options)
+    corpus = open_corpus(options)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
-    lengths = source.lengths(tokenizer)
-    stored = stored_padding(lengths, source.lengths(None, trim=False) if source.has_tokens else lengths)
+    lengths = corpus.lengths(tokenizer)
+    stored = stored_padding(lengths, corpus.lengths(None, trim=False) if corpus.has_tokens else lengths)
     counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
-    if source.has_tokens:
-        counted_by = f"the lists in column {source.column!r}{', without padding' * bool(stored)}"
+    if corpus.has_tokens:
+        counted_by = f"the lists in column {corpus.column!r}{', without padding' * bool(stored)}"
     elif tokenizer is not None:
         counted_by = f"the tokenizer {options.tokenizer}"
     max_length = options.max_length or longest_sane(tokenizer) or max(1, stored.get("longest", int(lengths.max())))
@@ -73,8 +73,8 @@ def examine(options: Namespace) -> Report:
     sizes = {"batch_size": options.batch_size, "max_length": max_length, "max_tokens": max_tokens}
     costs = every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
     return Report(
-        data=source.name,
-        rows_are="rows" if source.has_tokens else "texts",
+        data=corpus.name,
+        rows_are="rows" if corpus.has_tokens else "texts",
         counted_by=counted_by,
         **sizes,
         budget_is="as given"

@@ -31,7 +31,7 @@ _EVERY = 1.0  # seconds between the numbers that a worker leaves
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
 
 
-class _Seen:
+class _Tally:
     """Counts of what the collators of this process did."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Seen:
         }
 
 
-_seen = _Seen()
+_tally = _Tally()
 
 
 def loaded(name: str) -> None:
@@ -126,16 +126,16 @@ def _patch_transformers() -> None:
         start = time.perf_counter()
         batch = original(self, features, framework)
         if counting():
-            _seen.add(time.perf_counter() - start, batch, getattr(self, "pad_to_multiple_of", None))
+            _tally.add(time.perf_counter() - start, batch, getattr(self, "pad_to_multiple_of", None))
         return batch
 
     def recounted(call: Any) -> Any:
         @functools.wraps(call)
         def counted(self: Any, features: Any) -> Any:
-            _seen.own.computed = 0
+            _tally.own.computed = 0
             batch = call(self, features)
-            if _seen.own.computed:  # the batch was counted before
-                _seen.recount(batch)
+            if _tally.own.computed:  # the batch was counted before
+                _tally.recount(batch)
             return batch
 
         return counted
@@ -147,10 +147,10 @@ def _patch_transformers() -> None:
         atexit.register(finish)
     if hasattr(os, "register_at_fork"):
         # A process counts for itself.
-        os.register_at_fork(after_in_child=_seen.__init__)  # type: ignore[misc]
+        os.register_at_fork(after_in_child=_tally.__init__)  # type: ignore[misc]
     # A worker leaves the numbers when it ends.
     multiprocessing.util.register_after_fork(
-        _seen, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
+        _tally, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
     )
 
 
@@ -185,7 +185,7 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.loader import loader_by_tokens
 
-    _seen.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
+    _tally.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
     try:
         if not isinstance(loader.collate_fn, Collator):
             name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
@@ -199,8 +199,8 @@ def _use_budget(loader: Any) -> None:
         said = str(numbers)
     except (TypeError, ValueError) as error:
         said = f"batches of a DataLoader are as before: {one_line(error)}"
-    if said not in _seen.said and os.environ.get("RANK", "0") == "0":
-        _seen.said.add(said)
+    if said not in _tally.said and os.environ.get("RANK", "0") == "0":
+        _tally.said.add(said)
         say(said)
 
 
@@ -231,7 +231,7 @@ def _patch_trainer() -> None:
 def _sort_evaluation(trainer: Any) -> None:
     from quadrat.integration.evaluate_by_length import evaluate_by_length
 
-    _seen.options["--evaluation"] += 1
+    _tally.options["--evaluation"] += 1
     with _or_say(trainer, "evaluation is as before"):
         evaluate_by_length(trainer)
 
@@ -240,7 +240,7 @@ def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
     from quadrat.integration.rows import group_by_row_lengths, trim_batches
 
-    _seen.options.update(name for name in OPTIONS.of_trainer if name != "--evaluation")
+    _tally.options.update(name for name in OPTIONS.of_trainer if name != "--evaluation")
     with _or_say(trainer, "the model is not checked for packed rows"):
         _warn_of_packed_rows(trainer)
     with _or_say(trainer, "batches are as before"):
@@ -336,17 +336,17 @@ def _folder() -> Path:
 def _leave() -> None:
     """Leaves the numbers of this process in a file. Raises OSError."""
     folder, own = _folder(), os.getpid()
-    _seen.written = time.monotonic()
+    _tally.written = time.monotonic()
     name = f"main-{own}.json" if own == OPTIONS.process else f"{own}.json"
     part = folder / f"{name}.part"
-    part.write_text(json.dumps(_seen.as_dict()))
+    part.write_text(json.dumps(_tally.as_dict()))
     part.rename(folder / name)
 
 
 def finish() -> None:
     """Leaves the numbers of this process, once."""
-    if not _seen.is_done:
-        _seen.is_done = True
+    if not _tally.is_done:
+        _tally.is_done = True
         with contextlib.suppress(OSError):
             _leave()
 

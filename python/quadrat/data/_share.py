@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from quadrat.input.lazy_row import Source
+from quadrat.input.lazy_row import LazyTable
 
 _INSIDE = ("ex_iterable", "ex_iterables")  # where a `datasets.IterableDataset` holds what it is made of
 _BUFFER = "BufferShuffledExamplesIterable"
 
 
-class Place(NamedTuple):
+class Reader(NamedTuple):
     """Which process reads: a worker of a DataLoader, of one rank."""
 
     worker: int
@@ -43,7 +43,7 @@ class Share:
     """
 
     def __init__(
-        self, dataset: Any, place: Place, epoch: int, shards_itself: bool, position: Mapping[str, Any]
+        self, dataset: Any, reader: Reader, epoch: int, shards_itself: bool, position: Mapping[str, Any]
     ) -> None:
         self.read, state = position["rows"], position["source"]
         self._begin: dict[str, Any] | None = {"rows": self.read, "source": state}
@@ -57,8 +57,8 @@ class Share:
             from quadrat.data.iterable import in_arrow
 
             # An object of its own, with epoch and state; in a worker, it takes that worker's shards.
-            given, dataset = dataset, split_dataset_by_node(dataset, place.rank, place.ranks)
-            if place.ranks == 1:
+            given, dataset = dataset, split_dataset_by_node(dataset, reader.rank, reader.ranks)
+            if reader.ranks == 1:
                 dataset._distributed = given._distributed  # to split by one would share `take` and `skip` among shards
             dataset.set_epoch(epoch)
             if state is not None:
@@ -73,18 +73,18 @@ class Share:
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(epoch)
             if not shards_itself:
-                first, step = place.share + self.read * place.shares, place.shares
+                first, step = reader.share + self.read * reader.shares, reader.shares
         rows = iter(dataset() if _makes_rows(dataset) else dataset)
         next(itertools.islice(rows, first, first), None)
         self._rows: Iterator[Any] = itertools.islice(rows, 0, None, step)
 
     def take(self, count: int) -> list[Any]:
-        """So many rows, or all that are left. Where a stream of `datasets` has them in Arrow, a `Source` is several."""
+        """So many rows, or all that are left. Where a stream has them in Arrow, a `LazyTable` is several."""
         parts, left = [], count
         self._begin, self._wanted[0] = None, count
         for part in self._rows:
             parts.append(part)
-            left -= len(part) if type(part) is Source else 1
+            left -= len(part) if type(part) is LazyTable else 1
             if not left:
                 break
             self._wanted[0] = left
@@ -98,10 +98,10 @@ class Share:
         return {"rows": self.read, "source": None if self._source is None else self._source.state_dict()}
 
 
-def here(rank: int, ranks: int) -> Place:
+def here(rank: int, ranks: int) -> Reader:
     """This process."""
     info = sys.modules["torch.utils.data"].get_worker_info() if "torch.utils.data" in sys.modules else None
-    return Place(0, 1, rank, ranks) if info is None else Place(info.id, info.num_workers, rank, ranks)
+    return Reader(0, 1, rank, ranks) if info is None else Reader(info.id, info.num_workers, rank, ranks)
 
 
 def require_rows(dataset: Any) -> None:

@@ -12,9 +12,9 @@ from quadrat.batching._epoch import Resumable
 from quadrat.batching.lengths import lengths, measure
 from quadrat.batching.packing import pieces_of, require_choice
 from quadrat.data._grouped import columns_of, with_columns
-from quadrat.data._share import Place, Share, here, require_rows
+from quadrat.data._share import Reader, Share, here, require_rows
 from quadrat.input.items import Pieces
-from quadrat.input.lazy_row import Source, together
+from quadrat.input.lazy_row import LazyTable, together
 from quadrat.input.rows import Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
@@ -34,7 +34,7 @@ else:
 class Units(NamedTuple):
     """The members of groups: rows, or pieces of rows."""
 
-    source: Source | list[Any]  # where the rows are: in Arrow, or a list of them
+    source: LazyTable | list[Any]  # where the rows are: in Arrow, or a list of them
     places: IntArray  # of each unit's row there
     pieces: Pieces  # the part of that row
 
@@ -44,7 +44,7 @@ class Units(NamedTuple):
     def rows(self, numbers: Any) -> Any:
         """The rows of some of them: `Rows` if they are in Arrow, otherwise a list."""
         places = self.places[numbers].tolist()
-        if isinstance(self.source, Source):
+        if isinstance(self.source, LazyTable):
             return Rows(self.source.table, places)
         return [self.source[place] for place in places]
 
@@ -53,8 +53,8 @@ class Units(NamedTuple):
         if not len(self.places) or not len(others.places):
             return self if len(self.places) else others
         pieces = Pieces(*map(np.concatenate, zip(self.pieces, others.pieces, strict=True)))
-        if isinstance(self.source, Source) and isinstance(others.source, Source):
-            source = Source.joined([self.source, others.source])
+        if isinstance(self.source, LazyTable) and isinstance(others.source, LazyTable):
+            source = LazyTable.joined([self.source, others.source])
             if source is not None:
                 return Units(source, np.append(self.places, others.places + len(self.source)), pieces)
         rows = [*self.rows(slice(None)), *others.rows(slice(None))]
@@ -128,13 +128,13 @@ class StreamedDataset(Resumable, _Base):
 
     def __iter__(self) -> Iterator[Any]:
         """The items of the current epoch, from the first one, or from where `load_state_dict` left off."""
-        at, place = self._begin(), here(self.rank, self.world_size)
-        if (at["worker"], at["workers"]) != place[:2]:
+        at, reader = self._begin(), here(self.rank, self.world_size)
+        if (at["worker"], at["workers"]) != reader[:2]:
             raise ValueError(
-                f"the state is from worker {at['worker']} of {at['workers']}, but this is {place.worker} of "
-                f"{place.workers}"
+                f"the state is from worker {at['worker']} of {at['workers']}, but this is {reader.worker} of "
+                f"{reader.workers}"
             )
-        return self._iterate(at, place)
+        return self._iterate(at, reader)
 
     def _start(self) -> dict[str, Any]:
         """The position before the first item.
@@ -154,17 +154,17 @@ class StreamedDataset(Resumable, _Base):
         if at["given"] and at["lengths"] is None:
             raise ValueError(f"the state has {at['given']} items of a window without a checksum of its lengths")
 
-    def _iterate(self, at: dict[str, Any], place: Place) -> Iterator[Any]:
-        share = Share(self.dataset, place, at["epoch"], self._options.shards_itself, at)
+    def _iterate(self, at: dict[str, Any], reader: Reader) -> Iterator[Any]:
+        share = Share(self.dataset, reader, at["epoch"], self._options.shards_itself, at)
         waiting = _NONE
         if at["kept"]:
-            waiting = self._read(share, place)[0]
+            waiting = self._read(share, reader)[0]
             if max(at["kept"]) >= len(waiting.places):
                 raise ValueError(f"the state keeps row {max(at['kept'])} of a window of {len(waiting.places)}")
             waiting = waiting.chosen(at["kept"])
         while True:
             position = share.position()
-            fresh, ends = self._read(share, place)
+            fresh, ends = self._read(share, reader)
             units, waited = waiting.and_then(fresh), len(waiting.places)
             if not len(units.places) and at["lengths"] is None:
                 return
@@ -172,7 +172,7 @@ class StreamedDataset(Resumable, _Base):
             if at["lengths"] not in (None, checksum):
                 raise ValueError("the state is from another dataset: its rows had other lengths")
             at = {**at, "lengths": checksum}
-            sequence = np.random.SeedSequence((self._options.seed, at["epoch"], place.share, at["window"]))
+            sequence = np.random.SeedSequence((self._options.seed, at["epoch"], reader.share, at["window"]))
             seed = int(sequence.generate_state(1, np.uint64)[0])
             groups, kept = self._groups(units.pieces.sizes, seed, waited, ends)
             if at["given"] > len(groups):
@@ -188,16 +188,16 @@ class StreamedDataset(Resumable, _Base):
             start = {**(position if kept else share.position()), "kept": kept}
             at = {**at, **start, "window": at["window"] + 1, "given": 0, "lengths": None}
 
-    def _read(self, share: Share, place: Place) -> tuple[Units, bool]:
+    def _read(self, share: Share, reader: Reader) -> tuple[Units, bool]:
         """The units of the next rows, and whether they are the last ones."""
         first, limit, overlong = share.read, self._options.limit, self._options.overlong
         window = self._options.rows_of_a_window
         try:
             source, places, known = self._measured(share.take(window))
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} (counted from {place.row(first)})") from None
+            raise type(error)(f"{error} (counted from {reader.row(first)})") from None
         if overlong == "error" and len(known) and (longest := int(known.max())) > limit:
-            row = place.row(first + int(known.argmax()))
+            row = reader.row(first + int(known.argmax()))
             raise ValueError(f"{row} has {longest} tokens, more than {limit}; {self._advice}")
         if isinstance(source, list):
             source = with_columns(source, self.columns)
@@ -207,17 +207,17 @@ class StreamedDataset(Resumable, _Base):
         units = Units(source, places[numbers], Pieces(numbers + first, known[numbers], starts, sizes))
         return units, len(known) < window
 
-    def _measured(self, parts: list[Any]) -> tuple[Source | list[Any], IntArray, IntArray]:
+    def _measured(self, parts: list[Any]) -> tuple[LazyTable | list[Any], IntArray, IntArray]:
         """Where the rows that were read are, the place of each there, and its length."""
         found = together(parts)
         if found is not None and set(self.columns or ()) <= set(found[0].arrow.column_names):
             arrow, places = found[0].arrow, np.array(found[1])
-            source = found[0] if self.columns is None else Source(arrow.select(self.columns))
+            source = found[0] if self.columns is None else LazyTable(arrow.select(self.columns))
             try:
                 return source, places, lengths(arrow, self._options.column)[places]
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
                 pass
-        rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is Source else [part])]
+        rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is LazyTable else [part])]
         return rows, np.arange(len(rows)), measure([rows], len(rows), self._options.column)
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quadrat.data.stored import is_plain_type
-from quadrat.input.lazy_row import Reads, Source
+from quadrat.input.lazy_row import LazyTable, Reads
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.iterable", "datasets"):
@@ -30,7 +30,7 @@ _Read = Callable[[Any, pa.Table], Iterable[Any]]
 # What passes on the rows it is given, one by one.
 _PASSING = ("RebatchedArrow", "Skip", "Take", "Step", "Repeat", "BufferShuffled", "InterleavedShards",
             "CyclingMultiSources", "RandomlyCyclingMultiSources", "VerticallyConcatenatedMultiSources")  # fmt: skip
-# Of these, those that do not count them, so that a `Source` of several passes too.
+# Of these, those that do not count them, so that a `LazyTable` of several passes too.
 _NOT_COUNTING = ("RebatchedArrow", "Repeat", "VerticallyConcatenatedMultiSources")
 _INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}  # where these hold what gives it
 _Arrow: Any = streams.ArrowExamplesIterable
@@ -68,7 +68,7 @@ def _dicts_of(key: Any, table: pa.Table, first: int, count: int, read: _Read) ->
 class _InArrow:
     """Gives rows of tables that stay in Arrow."""
 
-    wanted: list[int] | None = None  # how many rows come next as one `Source`, at most; None: rows come one by one
+    wanted: list[int] | None = None  # how many rows come next as one `LazyTable`, at most; None: rows come one by one
     _decodes = False  # whether values are decoded
     # The schema of the last table, whether Python has all its types, and whether values do not depend on other rows.
     _known: tuple[Any, bool, bool] = pa.schema([]), False, False
@@ -94,7 +94,7 @@ class _InArrow:
         return ((1, _dicts_of(key, table, first, count, read)),)
 
     def _rows_of(self, key: Any, table: pa.Table, first: int, read: _Read) -> _Parts:
-        source, reads, plain = Source(table, self._reads), self._reads, self._known[1]
+        source, reads, plain = LazyTable(table, self._reads), self._reads, self._known[1]
 
         def in_arrow() -> Iterator[Any]:
             nonlocal first
@@ -121,7 +121,7 @@ class _InArrow:
         while first < len(table):
             part = table.slice(first, wanted[0])
             first += len(part)
-            yield len(part), (Source(part),)
+            yield len(part), (LazyTable(part),)
 
     def shard_data_sources(self, *args: Any, **kwargs: Any) -> Any:
         return _as(type(self), super().shard_data_sources(*args, **kwargs), self.wanted)  # type: ignore[misc]
@@ -218,7 +218,7 @@ def _as(cls: type, examples: Any, wanted: list[int] | None = None) -> Any:
 def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
     """Examples as `IterableDataset` iterates over them, with rows that stay in Arrow where they can.
 
-    With `wanted`, a list that holds one number, an example may be a `Source` that is at most so many rows.
+    With `wanted`, a list that holds one number, an example may be a `LazyTable` that is at most so many rows.
     """
     if type(examples) is _Formatted:
         inner = examples.ex_iterable
@@ -273,7 +273,7 @@ def _are_equal() -> bool:
             examples.load_state_dict(state)
         found: list[Any] = []
         for key, part in examples:
-            rows = part.arrow.to_pylist() if type(part) is Source else [dict(part)]
+            rows = part.arrow.to_pylist() if type(part) is LazyTable else [dict(part)]
             found += [(key, row, None) for row in rows[:-1]] + [(key, rows[-1], examples.state_dict())]
         return [*found, (None, None, examples.state_dict())]
 
@@ -288,6 +288,6 @@ def _are_equal() -> bool:
         # Not an `IterableDataset`, whose making goes through what `patch_datasets` puts in place.
         dataset: Any = SimpleNamespace(features=own, _formatting=None)
         dataset._prepare_ex_iterable_for_iteration = lambda: examples_of(_ArrowRows, None, [4])
-        return all(type(part) is Source for part in datasets.IterableDataset.__iter__(dataset))  # given as they are
+        return all(type(part) is LazyTable for part in datasets.IterableDataset.__iter__(dataset))  # given as they are
     except Exception:  # an interface of another shape: `datasets` reads the rows
         return False

@@ -81,11 +81,11 @@ def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
 
 # What each action is to flatten_columns.
 _SOURCES = {
-    JOIN: _core.FLAT_SOURCES.VALUES,
-    SHIFT: _core.FLAT_SOURCES.SEPARATED,
-    POSITIONS: _core.FLAT_SOURCES.POSITIONS,
-    SEQUENCES: _core.FLAT_SOURCES.SEQUENCES,
-    BOUNDS: _core.FLAT_SOURCES.BOUNDS,
+    JOIN: _core.FLAT_CONTENTS.VALUES,
+    SHIFT: _core.FLAT_CONTENTS.SEPARATED,
+    POSITIONS: _core.FLAT_CONTENTS.POSITIONS,
+    SEQUENCES: _core.FLAT_CONTENTS.SEQUENCES,
+    BOUNDS: _core.FLAT_CONTENTS.BOUNDS,
 }
 
 

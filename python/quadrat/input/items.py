@@ -24,7 +24,7 @@ _INSTEAD = {MAIN: "tokenize texts first", SEQ_LENGTHS: "give the lengths of docu
 
 
 class Pieces(NamedTuple):
-    """Stretches of rows, `[rows]` each, in tokens."""
+    """Pieces of rows, `[rows]` each, in tokens."""
 
     rows: IntArray  # the number of each row, for errors
     lengths: IntArray  # how long it is

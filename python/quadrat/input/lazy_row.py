@@ -23,7 +23,7 @@ class Reads:
     found = False
 
 
-class Source:
+class LazyTable:
     """A table whose rows are read one by one: as Arrow has it, and as collators read it. In a stream, all its rows."""
 
     def __init__(self, arrow: pyarrow.Table, reads: Reads | None = None) -> None:
@@ -33,7 +33,7 @@ class Source:
         return len(self.arrow)
 
     @classmethod
-    def joined(cls, sources: Sequence[Source]) -> Source | None:
+    def joined(cls, sources: Sequence[LazyTable]) -> LazyTable | None:
         """One source of the rows of several; None where they differ in their columns."""
         if len(sources) == 1:
             return sources[0]
@@ -75,7 +75,7 @@ class LazyRow(dict[str, Any]):
     quadrat's collators read a row that nobody has read from Arrow. Pickles and copies are plain dicts.
     """
 
-    where: tuple[Source, int] | None = None  # until it is read
+    where: tuple[LazyTable, int] | None = None  # until it is read
 
     def read(self) -> None:
         """Make the values."""
@@ -123,25 +123,25 @@ for _name in (
 LazyRow.__hash__ = None
 
 
-def together(rows: Sequence[Any]) -> tuple[Source, Sequence[int]] | None:
+def together(rows: Sequence[Any]) -> tuple[LazyTable, Sequence[int]] | None:
     """One source of rows that nobody has read, or of all rows of sources; and the place of each row in it.
 
     None where a row is another object or was read, or the rows differ in their columns.
     """
-    if rows and all(type(row) is Source for row in rows):
-        return None if (whole := Source.joined(rows)) is None else (whole, range(len(whole)))
+    if rows and all(type(row) is LazyTable for row in rows):
+        return None if (whole := LazyTable.joined(rows)) is None else (whole, range(len(whole)))
     found = [row.where if type(row) is LazyRow else None for row in rows]
     if not found or None in found:
         return None
     firsts: dict[int, int] = {}  # by the id of a source, the place of its first row among those of all sources
-    sources: list[Source] = []
+    sources: list[LazyTable] = []
     total = 0
     for source, _ in found:  # type: ignore[misc]
         if id(source) not in firsts:
             firsts[id(source)] = total
             total += len(source)
             sources.append(source)
-    joined = Source.joined(sources)
+    joined = LazyTable.joined(sources)
     return None if joined is None else (joined, [firsts[id(source)] + place for source, place in found])  # type: ignore[misc]
 
 

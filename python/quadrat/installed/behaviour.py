@@ -22,14 +22,14 @@ from quadrat.support.kinds import Framework
 HAS_TENSORFLOW = hasattr(TensorType, "TENSORFLOW")
 
 
-class _Seen(Exception):  # noqa: N818 - a signal
+class _Found(Exception):  # noqa: N818 - a signal
     """The reference did what a probe tests for."""
 
 
 def _sees(call: Any, *arguments: Any) -> bool:
     try:
         call(*arguments)
-    except _Seen:
+    except _Found:
         return True
     except Exception:  # the probe's inputs are incomplete; the answer comes before that
         return False
@@ -42,7 +42,7 @@ def _makes_a_generator(seed: int, generator: Any) -> bool:
 
     class Probe(reference):
         def create_rng(self, *arguments: Any) -> None:
-            raise _Seen
+            raise _Found
 
     probe = Probe.__new__(Probe)
     probe.seed, probe.generator = seed, generator
@@ -85,7 +85,7 @@ def pad_warns_of_fast_tokenizers() -> bool:
 
     class Warnings(dict[str, bool]):
         def get(self, *arguments: Any) -> Any:
-            raise _Seen
+            raise _Found
 
     class ProbeFast:
         deprecation_warnings = Warnings()

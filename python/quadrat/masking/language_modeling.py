@@ -159,12 +159,12 @@ def _special_column(names: tuple[str, ...]) -> int:
 def masked_labels(framework: Framework, collator: Any, names: tuple[str, ...]) -> _core.Labels:
     """The masking of the ids of a batch with these columns, and their labels."""
     special = _special_column(names)
-    words, source = -1, _core.WORD_SOURCES.NONE
+    words, word_format = -1, _core.WORD_FORMATS.NONE
     if collator.whole_word_mask:
-        sources = {"word_ids": _core.WORD_SOURCES.WORD_IDS, "offset_mapping": _core.WORD_SOURCES.OFFSETS}
-        if (name := next((name for name in sources if name in names), None)) is None:
+        formats = {"word_ids": _core.WORD_FORMATS.WORD_IDS, "offset_mapping": _core.WORD_FORMATS.OFFSETS}
+        if (name := next((name for name in formats if name in names), None)) is None:
             raise FallBack("whole-word masking without offsets", "tokenize with return_offsets_mapping=True")
-        words, source = names.index(name), sources[name]
+        words, word_format = names.index(name), formats[name]
     if collator.rng == "philox":
         keys = philox.key_column(collator, names)
         mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
@@ -174,21 +174,23 @@ def masked_labels(framework: Framework, collator: Any, names: tuple[str, ...]) -
             special_ids,
             special=special,
             words=words,
-            word_source=source,
+            word_format=word_format,
             keys=keys,
             epoch=collator._shared_epoch().array,
         )
-    return _masked_labels(collator, framework, special, words, source)
+    return _masked_labels(collator, framework, special, words, word_format)
 
 
-def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
+def _masked_labels(
+    collator: Any, framework: Framework, special: int, words: int, word_format: int
+) -> _core.MaskedLabels:
     where = origin(collator, framework)
     if where is None:
         raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
     replacement = where.replacement(collator.mask_replace_prob, collator.random_replace_prob, mask_id, vocab_size)
     probability = where.rounded(collator.mlm_probability)
-    return _core.MaskedLabels(*where[:2], False, probability, replacement, special_ids, special, words, source)
+    return _core.MaskedLabels(*where[:2], False, probability, replacement, special_ids, special, words, word_format)
 
 
 def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:
@@ -262,7 +264,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
             require_plain_tensors()
         if collator.whole_word_mask and offsets is None:
             return None
-        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORD_SOURCES.NONE)
+        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORD_FORMATS.NONE)
         offsets = offsets if collator.whole_word_mask else None
         return inputs, write_labels(labeller, inputs, special, offsets, of_batch=True)
     except (FallBack, NotOnCpu, TypeError, ValueError):

@@ -89,7 +89,7 @@ def _generators(framework: Framework) -> tuple[Any, Any]:
         spans, orders = torch_origin(None), None
     else:
         spans, orders = python_origin(), numpy_origin(None)
-    if spans is None or spans.source == TORCH_DOUBLE or (framework == "np" and orders is None):
+    if spans is None or spans.generator_type == TORCH_DOUBLE or (framework == "np" and orders is None):
         raise FallBack("the generator's draws are not known", "call torch.set_default_dtype(torch.float32)")
     return spans.generator, None if orders is None else orders.generator
 

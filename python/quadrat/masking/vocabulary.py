@@ -23,7 +23,8 @@ from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan_cache import CALL, ENTRY, Fact
 
 # The role of a token in the words of its row, as bits.
-JOINS, APART, KEPT, MISSING = _core.PIECES.JOINS, _core.PIECES.APART, _core.PIECES.KEPT, _core.PIECES.MISSING
+_PIECES = _core.WORD_PIECES
+JOINS, APART, KEPT, MISSING = _PIECES.JOINS, _PIECES.APART, _PIECES.KEPT, _PIECES.MISSING
 
 # Kept from import time: for a tokenizer class that overrides these, the reference is used.
 _METHODS = {

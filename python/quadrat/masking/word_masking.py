@@ -124,7 +124,7 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
         raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     if collator.seed is None:
         return shuffle.generator, origin
-    if collator.return_tensors != framework or origin.source == NUMPY_LEGACY:
+    if collator.return_tensors != framework or origin.generator_type == NUMPY_LEGACY:
         raise FallBack(f"seed={collator.seed!r} made no generator for {framework!r}", "set return_tensors")
     return None, origin
 

@@ -122,13 +122,13 @@ def flatten(
     sequences = offsets.new_empty(total, dtype=torch.int32)
     bounds = offsets.new_empty(rows + 1, dtype=torch.int32)
     item, inner = out.element_size(), math.prod(out.shape[1:])
-    columns = [FlatColumn(_core.FLAT_SOURCES.BOUNDS, 0, 0, 1, 4, 0, 0, address_of(bounds))]
+    columns = [FlatColumn(_core.FLAT_CONTENTS.BOUNDS, 0, 0, 1, 4, 0, 0, address_of(bounds))]
     if rows and total:
         source = _source_of(values, offsets)
         columns += [
-            FlatColumn(_core.FLAT_SOURCES.VALUES, *source, inner, item, 0, fill, address_of(out)),
-            FlatColumn(_core.FLAT_SOURCES.POSITIONS, 0, 0, 1, 8, start % 2**64, 0, address_of(positions)),
-            FlatColumn(_core.FLAT_SOURCES.SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, address_of(sequences)),
+            FlatColumn(_core.FLAT_CONTENTS.VALUES, *source, inner, item, 0, fill, address_of(out)),
+            FlatColumn(_core.FLAT_CONTENTS.POSITIONS, 0, 0, 1, 8, start % 2**64, 0, address_of(positions)),
+            FlatColumn(_core.FLAT_CONTENTS.SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, address_of(sequences)),
         ]
     gpu.flatten_columns(columns, address_of(offsets), rows, total if rows else 0, bounds.device)
     return out, positions, sequences, bounds

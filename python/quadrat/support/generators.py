@@ -17,8 +17,9 @@ import numpy as np
 from quadrat import _core
 from quadrat.support.kinds import Framework
 
-TORCH, TORCH_DOUBLE, PYTHON = _core.SOURCES.TORCH, _core.SOURCES.TORCH_DOUBLE, _core.SOURCES.PYTHON
-NUMPY, NUMPY_LEGACY = _core.SOURCES.NUMPY, _core.SOURCES.NUMPY_LEGACY
+_TYPES = _core.GENERATOR_TYPES
+TORCH, TORCH_DOUBLE, PYTHON = _TYPES.TORCH, _TYPES.TORCH_DOUBLE, _TYPES.PYTHON
+NUMPY, NUMPY_LEGACY = _TYPES.NUMPY, _TYPES.NUMPY_LEGACY
 
 _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
 
@@ -26,7 +27,7 @@ _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes
 class Origin(NamedTuple):
     """Where draws come from: the kind of generator, and the generator."""
 
-    source: int
+    generator_type: int
     generator: Any
     dtype: Any = None  # of torch's tensors of probabilities
 
@@ -55,8 +56,8 @@ def torch_origin(generator: Any) -> Origin | None:
     if type(generator) is not torch.Generator or generator.device.type != "cpu":
         return None
     dtype = torch.get_default_dtype()
-    source = TORCH_DOUBLE if dtype == torch.float64 else TORCH
-    return Origin(source, generator, dtype) if _torch_is_known(dtype) else None
+    generator_type = TORCH_DOUBLE if dtype == torch.float64 else TORCH
+    return Origin(generator_type, generator, dtype) if _torch_is_known(dtype) else None
 
 
 def numpy_origin(generator: Any) -> Origin | None:
@@ -116,7 +117,7 @@ def _python_is_known() -> bool:
 def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:
     """True if the last of our draws, in the order of `_core.sample`, are the expected ones."""
     try:
-        drawn = _core.sample(ours.source, ours.generator, ours.rounded(_P), _HIGH, _COUNT)
+        drawn = _core.sample(ours.generator_type, ours.generator, ours.rounded(_P), _HIGH, _COUNT)
         return drawn[-len(expected) :] == expected
     except (ValueError, AttributeError):  # a state or an interface of another shape
         return False

@@ -38,7 +38,7 @@ class PadColumn(NamedTuple):
 class FlatColumn(NamedTuple):
     """An output of flatten_columns, `[size, inner]`."""
 
-    source: int  # what it is made of, one of `_core.FLAT_SOURCES`
+    content: int  # what it is made of, one of `_core.FLAT_CONTENTS`
     values: int  # the address of `[values_size, inner]`, or 0
     values_size: int  # in tokens
     inner: int  # the elements of a token

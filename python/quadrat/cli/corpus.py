@@ -27,7 +27,7 @@ ENDINGS = ".txt, .csv, .tsv, .json, .jsonl or .parquet"
 
 
 @dataclass(frozen=True)
-class Source:
+class Corpus:
     """Texts, or rows of token ids: `column` of an Arrow table, which has at least one row."""
 
     name: str
@@ -96,7 +96,7 @@ def packages_for(options: Namespace) -> dict[str, str]:
     return needed if options.tokenizer is None else needed | {"transformers": "transformers"}
 
 
-def open_source(options: Namespace) -> Source:
+def open_corpus(options: Namespace) -> Corpus:
     """The rows of a file, or of a folder written by `datasets.save_to_disk`: at least one. Raises CommandError."""
     import pyarrow as pa
 
@@ -123,7 +123,7 @@ def open_source(options: Namespace) -> Source:
         if pa.types.is_list(kind) and pa.types.is_list(kind.value_type):
             expected += ". For rows of multiple choice, use quadrat run --max-tokens auto script.py"
         raise CommandError(f"{name}: column {column!r} holds {kind}; {expected}")
-    return Source(name, table, column)
+    return Corpus(name, table, column)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
