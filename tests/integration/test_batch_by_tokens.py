@@ -90,6 +90,15 @@ def test_steps_are_about_those_of_before(tmp_path, longest, size, accumulated):
     assert ("rows:" in str(made)) == (made.max_rows is not None)
 
 
+@pytest.mark.parametrize("count", [1, 8, 63, 64, 65])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_steps_of_before_are_those_of_the_loader(tmp_path, count, drop_last):
+    data = rows()[:count]
+    trainer = trainer_of(tmp_path, data, dataloader_drop_last=drop_last, gradient_accumulation_steps=3)
+    before = math.ceil(len(trainer.get_train_dataloader()) / 3)
+    assert quadrat.batch_by_tokens(trainer, 200).steps_before == max(before, 1)
+
+
 def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
     same, varied = [{"input_ids": [5] * 7, "labels": 0}] * 20, rows()
     for data, size, why in ((same, 8, "all rows have one width"), (varied, 1, "a batch has one row")):

@@ -132,11 +132,14 @@ def test_rows_that_a_trainer_groups_by_length(tmp_path, kind):
         data = datasets.Dataset.from_list(
             [{"input_ids": [[5] * size, [5]], "labels": row % 2} for row, size in enumerate(SIZES)]
         )
-    trainer = trainer_of(tmp_path, data, model=tiny(BertForMultipleChoice) if kind == "choices" else None)
+    trainer, said = trainer_of(tmp_path, data, model=tiny(BertForMultipleChoice) if kind == "choices" else None), []
     group(trainer)
-    group_by_row_lengths(trainer, trim=kind not in {"whole", "choices"})
+    group_by_row_lengths(trainer, said.append, trim=kind not in {"whole", "choices"})
     expected = {"trimmed": SIZES, "own lengths": [3] * 65, "choices": [2 * size for size in SIZES]}
-    assert [*trainer._get_train_sampler().lengths] == expected.get(kind, [WIDTH] * 65)
+    for _ in range(2):
+        assert [*trainer._get_train_sampler().lengths] == expected.get(kind, [WIDTH] * 65)
+    why = "rows are grouped by the lengths of Trainer: row 0: labels of masked tokens are not -100"
+    assert [line.startswith(why) for line in said] == [True] * (kind == "labels"), "once"
 
 
 @pytest.mark.parametrize("trim", [False, True])

@@ -252,7 +252,7 @@ def _prepare(trainer: Any) -> None:
     with _or_say(trainer, "batches are not trimmed"):
         if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.BatchedDataset):
             trim_batches(trainer)
-    group_by_row_lengths(trainer, trim=OPTIONS.trim)
+    group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:

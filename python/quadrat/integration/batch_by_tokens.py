@@ -123,8 +123,9 @@ def batch_by_tokens(
     _check(trainer)
     args, dataset = trainer.args, trainer.train_dataset
     given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
-    size, world, accumulated = args.per_device_train_batch_size, args.world_size, args.gradient_accumulation_steps
-    made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=world, accumulated=accumulated, **given)
+    given |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
+    size = args.per_device_train_batch_size
+    made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **given)
     batches = sampler and BatchedDataset(_without_unused(trainer, dataset), sampler)
     if evaluation:
         evaluate_by_length(trainer, column)

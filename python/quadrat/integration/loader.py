@@ -57,9 +57,8 @@ def loader_by_tokens(
         own = loader.generator or (_name_of(loader.sampler)[0] == "torch" and loader.sampler.generator)
         seed = 0 if world > 1 else (own or torch.default_generator).initial_seed() % 2**64
     given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes, "trim": trim}
-    numbers, usual = plan_batches(
-        holder, loader.dataset, max_tokens, loader.batch_size, world=world, seed=seed, **given
-    )
+    given |= {"seed": seed, "drop_last": loader.drop_last}
+    numbers, usual = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, world=world, **given)
     if usual is None:
         return loader, numbers
     sampler = object.__new__(_EachPass)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from quadrat.batching.lengths import lengths, parts_of
@@ -81,21 +81,26 @@ def trim_batches(trainer: Any) -> None:
     trainer.get_train_dataloader = get_train_dataloader
 
 
-def group_by_row_lengths(trainer: Any, *, trim: bool) -> None:
+def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool) -> None:
     """Have a sampler of a Trainer that groups training rows by length go by what they take in a batch, trimmed or not.
 
-    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
+    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed. `say` is
+    told, once, why others stay.
     """
     if not trim and not has_choices(trainer):
         return
-    sampler_of = trainer._get_train_sampler
+    sampler_of, said = trainer._get_train_sampler, set()
 
     def _get_train_sampler(*given: Any, **options: Any) -> Any:
         made, dataset = sampler_of(*given, **options), trainer.train_dataset
         has_lengths = trainer.args.length_column_name in (getattr(dataset, "column_names", None) or ())
         if isinstance(made, originals.PATCHED["LengthGroupedSampler"]) and not has_lengths:
-            with contextlib.suppress(TypeError, ValueError):
+            try:
                 made.lengths = row_lengths(trainer, dataset, trim=trim).tolist()
+            except (TypeError, ValueError) as error:
+                if str(error) not in said:
+                    say(f"rows are grouped by the lengths of Trainer: {error}")
+                said.add(str(error))
         return made
 
     trainer._get_train_sampler = _get_train_sampler

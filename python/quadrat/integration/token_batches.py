@@ -52,6 +52,7 @@ def plan_batches(
     *,
     world: int,
     accumulated: int = 1,
+    drop_last: bool,
     lengths: Any,
     column: str,
     window: int | None,
@@ -64,6 +65,7 @@ def plan_batches(
     Args:
         size: the number of rows in a batch without a budget.
         world, accumulated: the number of processes, and of the batches of a step in each.
+        drop_last: whether rows that do not fill a batch of each process are left out without a budget.
     """
     collator = trainer.data_collator
     trim = trim or getattr(collator, "trim", False)
@@ -80,7 +82,8 @@ def plan_batches(
             raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
         multiple *= len(dataset[0][column])
     narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
-    before = now = math.ceil(math.ceil(len(found) / size / world) / accumulated)
+    full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
+    before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
     tokens, rows, sampler = size * wide, cast("int | None", size), None
     if trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
         options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
