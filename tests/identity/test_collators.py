@@ -159,3 +159,23 @@ def test_a_collator_that_has_worked_is_freed(name, framework, cls):
     del collator
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
+
+
+class OwnCollator(quadrat.DataCollatorWithPadding):
+    """Has options of its own, named like those of collators of other kinds."""
+
+    plm_probability = mlm_probability = 0.5
+    separator_id = label_pad_token_id = -7
+    _shuffle = None
+
+
+def test_what_a_collator_does_goes_by_its_class():
+    features = [{"input_ids": [5] * length, "labels": [1] * length} for length in (1, 2)]
+    said = []
+    for cls in (quadrat.DataCollatorWithPadding, OwnCollator):
+        with pytest.raises(ValueError, match="'labels' is ragged and not padded here") as raised:
+            cls(make_tokenizer())(features)
+        said.append(str(raised.value))
+        padded = cls(make_tokenizer(cls=PadsInItsOwnWay), pad_values={"labels": -100})(features)
+        assert padded["labels"].tolist() == [[1, -100], [1, 1]]
+    assert said[0] == said[1]

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.installed.originals import masks_words_as_4
-from quadrat.masking import word_masking as whole_word_reference
+from quadrat.installed.whole_word_mask_4 import DataCollatorForWholeWordMask as Plain
 from support.compare import assert_identical, assert_same_outcome, seeded
 from support.strategies import WRAPPERS, make_word_piece_tokenizer
 
-Plain = whole_word_reference.DataCollatorForWholeWordMask
 Reference: Any = getattr(transformers, "DataCollatorForWholeWordMask", None)
 Reference = Reference if masks_words_as_4(Reference) else Plain
 CANDIDATES = {"compiled": quadrat.DataCollatorForWholeWordMask}

@@ -13,8 +13,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 import quadrat
-from quadrat.installed import behaviour
-from quadrat.masking import word_masking
+from quadrat.installed import behaviour, whole_word_mask_4
 from support import samples
 from support.compare import assert_same_batch, check_error, outcome
 from support.others import OTHERS
@@ -107,7 +106,7 @@ def reference_of(name: str, **options: Any) -> Any:
     if name in OTHERS:
         return OTHERS[name].reference(**options)
     if name in MASKED[1:]:
-        return word_masking.Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
+        return whole_word_mask_4.Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
     return samples.make(transformers, name, **options)
 
 

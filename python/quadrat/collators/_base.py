@@ -35,6 +35,7 @@ class Collator(Remembering):
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
     trim = False  # where it is not a field
+    pad_values: Any = None  # likewise
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
@@ -53,8 +54,7 @@ class Collator(Remembering):
         raise NotImplementedError
 
     def _check_options(self) -> None:
-        if hasattr(self, "pad_values"):
-            check_pad_values(self)
+        check_pad_values(self)
         if self.trim and self._joins_rows:
             raise ValueError("padding_free has no columns of padding for trim to cut: leave one of them out")
 
@@ -85,7 +85,7 @@ class Collator(Remembering):
         """The function that makes a batch without a plan: the reference, and quadrat's own options applied to it."""
         del features
         reference = self._reference(framework)
-        if not getattr(self, "pad_values", None):
+        if not self.pad_values:
             return reference
         return lambda rows: pad_extra_columns(self, reference, rows, framework)
 
@@ -150,7 +150,7 @@ class Collator(Remembering):
         return self._emit(batch)
 
     def _collate_tf_or_jax(self, features: Any, framework: str) -> dict[str, Any]:
-        own = self.trim or getattr(self, "pad_values", None) or not self._reference_has_tensorflow
+        own = self.trim or self.pad_values or not self._reference_has_tensorflow
         reference = None if own else self._reference(framework)
         return collate_tf_or_jax(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
-from quadrat.masking.word_masking import Reference, mask_words
+from quadrat.installed.whole_word_mask_4 import Reference
+from quadrat.masking.word_masking import mask_words
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.support.generators import create_generator

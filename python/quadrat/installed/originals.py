@@ -50,6 +50,7 @@ def masks_words_as_4(cls: Any) -> bool:
     return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
 
 
+PADS_LABELS = (DataCollatorForSeq2Seq, DataCollatorForTokenClassification)
 ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):

@@ -135,6 +135,10 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
         return [self.tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in rows]
 
 
+# transformers 5 has no such class, or a different one of that name.
+Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", DataCollatorForWholeWordMask)
+
+
 @functools.cache
 def bert_tokenizers() -> tuple[type, ...]:
     """The classes whose tokens this masking is made for."""

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.installed import originals
-from quadrat.installed.whole_word_mask_4 import DataCollatorForWholeWordMask, bert_tokenizers, warn_of_other_tokenizers
+from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
 from quadrat.masking.language_modeling import masking_facts
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
@@ -21,8 +20,6 @@ from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat.support.kinds import INT64, KINDS, Framework
 
-# transformers 5 has no such class, or a different one of that name; quadrat's own is used there.
-Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", DataCollatorForWholeWordMask)
 _NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
 _METHODS = {name: getattr(Reference, name) for name in _NAMES}
 

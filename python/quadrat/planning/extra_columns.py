@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from quadrat.input.rows import each_of
+from quadrat.installed.originals import PADS_LABELS
 from quadrat.ops.pad import pad
 from quadrat.ragged import source_of
 from quadrat.support.columns import DEEP, PAD, ROWS, inferred_kind
@@ -27,7 +28,7 @@ def check_pad_values(collator: Any) -> None:
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
         )
-    taken = {"label", "labels"} & set(collator.pad_values) if hasattr(collator, "label_pad_token_id") else set()
+    taken = {"label", "labels"} & set(collator.pad_values) if isinstance(collator, PADS_LABELS) else set()
     if taken:
         raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
@@ -71,7 +72,7 @@ def pad_extra_columns(
             raise ValueError(
                 f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}"
             ) from error
-    last = ("label", "labels") if hasattr(collator, "label_pad_token_id") else ()
+    last = ("label", "labels") if isinstance(collator, PADS_LABELS) else ()
     order = dict.fromkeys([*(name for name in features[0] if name in batch and name not in last), *batch])
     ordered = {name: batch[name] for name in order}
     if isinstance(batch, dict):

@@ -10,6 +10,7 @@ from typing import Any
 
 from quadrat.input.rows import MAIN
 from quadrat.installed import originals
+from quadrat.installed.whole_word_mask_4 import Reference as WholeWords
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
@@ -19,6 +20,8 @@ _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
 _WORDS = ("offset_mapping", "word_ids")
 _LABELS = ("label", "labels", "label_ids")
 _PADDED = (Role.TOKENS, Role.MARKS)
+_MASKS, _JOINS = originals.DataCollatorForLanguageModeling, originals.DataCollatorWithFlattening
+_PERMUTES = originals.DataCollatorForPermutationLanguageModeling
 
 _ONE_PER_TOKEN = {
     Role.MARKS: "one number per token, or remove the column",
@@ -30,8 +33,8 @@ Shape = tuple[int | None, ...]
 
 def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     """Those of a list of features, by the kind of collator."""
-    permutes, words = hasattr(collator, "plm_probability"), hasattr(collator, "_shuffle")  # whole words as in 4.x
-    if (permutes or hasattr(collator, "mlm_probability")) and not isinstance(features[0], Mapping):
+    permutes, words = isinstance(collator, _PERMUTES), isinstance(collator, WholeWords)
+    if (permutes or isinstance(collator, _MASKS)) and not isinstance(features[0], Mapping):
         yield from not_rows(features)
         yield from _masked(collator, Column("", features, Role.TOKENS))
         return
@@ -44,7 +47,7 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         yield from missing(features, [MAIN])
         yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
         return
-    if getattr(collator, "padding_free", hasattr(collator, "separator_id")):
+    if getattr(collator, "padding_free", isinstance(collator, _JOINS)):
         yield from _flattened(collator, features)
         return
     of_choices = isinstance(collator, originals.DataCollatorForMultipleChoice)
@@ -123,9 +126,9 @@ def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
         return Role.MARKS
     if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
-    if name == ("label" if "label" in names else "labels") and hasattr(collator, "label_pad_token_id"):
+    if name == ("label" if "label" in names else "labels") and isinstance(collator, originals.PADS_LABELS):
         return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
-    if name in _LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
+    if name in _LABELS and not isinstance(collator, _MASKS):  # language modelling has no use for them
         return Role.LABEL
     return Role.OTHER
 
@@ -245,7 +248,7 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
 
 def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
     yield from _no_tokens(MAIN, features, "which is flattened")
-    shifted = hasattr(collator, "separator_id")
+    shifted = isinstance(collator, _JOINS)
     labels = ("label", "labels")[shifted:] if not getattr(collator, "scalar_labels", False) else ()
     marks = (*(() if shifted else _MARKS[1:]), *(getattr(collator, "pad_values", None) or ()))
     names = [MAIN, *(name for name in features[0] if name in (*labels, *marks))]
@@ -268,7 +271,7 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
     yield from _mixed(column, column)
     yield from doubtful(column)
-    if hasattr(collator, "plm_probability"):
+    if isinstance(collator, _PERMUTES):
         yield from options.lacks_token(collator.tokenizer, "mask_token")
         yield from options.lacks_token(collator.tokenizer, "pad_token")
         yield from _odd(column)
@@ -332,7 +335,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
         return "give all rows one shape, or remove it"
     if name in _LABELS and padding is not None:
         use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
-        if hasattr(collator, "mlm_probability"):
+        if isinstance(collator, _MASKS):
             return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
         return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
     extra = f"pad_values={{'{name}': 0}}"
@@ -343,7 +346,7 @@ def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]
     """Advice for a column that would be padded beside others."""
     if column.name == "attention_mask":
         return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
-    if column.name == "labels" and "label" in rows and hasattr(collator, "label_pad_token_id"):
+    if column.name == "labels" and "label" in rows and isinstance(collator, originals.PADS_LABELS):
         return "'label' has the labels: remove one of the two columns"
     return None
 
