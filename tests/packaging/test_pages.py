@@ -107,6 +107,28 @@ def test_the_menu_has_each_page() -> None:
     assert len(menu) == len(set(menu))
 
 
+SOURCES = [
+    f"/{path.relative_to(ROOT).as_posix()}"
+    for folder in ("python", "csrc", "tests", "benchmarks", "examples", "cmake")
+    for path in (ROOT / folder).rglob("*.*")
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_exist(page: str) -> None:
+    text = re.sub(r"(?ms)^```.*?^```$", "", PAGES[page].read_text(encoding="utf-8"))
+    named = set(re.findall(r"`([\w/]+/\w+\.(?:py|cpp|hpp|cuh?|cmake|txt))`", text))
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in SOURCES)} == set()
+
+
+def test_pages_do_not_count_versions() -> None:
+    """The number of versions changes with each release: pages link to the table."""
+    counted = re.compile(
+        r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d+) (versions|environments)\b"
+    )
+    assert {page: found for page, path in PAGES.items() if (found := counted.findall(path.read_text("utf-8")))} == {}
+
+
 def test_outputs_are_whole() -> None:
     """No "..." of a doctest is in front of readers."""
     outputs = [snippet.output or "" for page in PAGES.values() for snippet in snippets(page)]
