@@ -1,5 +1,6 @@
 """`patch_trl`: trainers of TRL lose the same, step by step, with it and without; and what it puts where."""
 
+import contextlib
 import pickle
 import random
 import sys
@@ -66,8 +67,7 @@ RUNS = {
 COLUMNS = {"SFT": ("text",), "DPO": ("prompt", "chosen", "rejected"), "KTO": ("prompt", "completion")}
 
 
-def trained(run: str, folder: Any) -> tuple[list[float], Any]:
-    """The losses of a run, and its collator."""
+def trainer_of(run: str, folder: Any, **others: Any) -> Any:
     name, options = RUNS[run]
     columns = ("prompt", "completion") if run == "completions" else COLUMNS.get(name, ("chosen", "rejected"))
     data = rows(*columns)
@@ -76,13 +76,18 @@ def trained(run: str, folder: Any) -> tuple[list[float], Any]:
     steps = {"max_steps": 3, "per_device_train_batch_size": 4, "logging_steps": 1, "dataloader_pin_memory": False}
     cls = LlamaForSequenceClassification if name == "Reward" else LlamaForCausalLM
     more = {"ref_model": tiny(cls)} if name in ("DPO", "KTO") else {}
-    trainer = getattr(trl, f"{name}Trainer")(
+    return getattr(trl, f"{name}Trainer")(
         model=tiny(cls, **({"num_labels": 1} if name == "Reward" else {})),
-        args=getattr(trl, f"{name}Config")(str(folder), **quiet, **steps, **options),
+        args=getattr(trl, f"{name}Config")(str(folder), **{**quiet, **steps, **options, **others}),
         train_dataset=data,
         processing_class=tokenizer(),
         **more,
     )
+
+
+def trained(run: str, folder: Any) -> tuple[list[float], Any]:
+    """The losses of a run, and its collator."""
+    trainer = trainer_of(run, folder)
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry], trainer.data_collator
 
@@ -97,6 +102,33 @@ def test_same_losses(run, tmp_path):
     assert type(before).__module__.startswith("trl.")
     if run != "KTO" or ours.kto is not None:
         assert type(inside).__module__.startswith("quadrat.trl.")
+
+
+@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize("run", ["DPO", "reward", "KTO"])
+def test_token_budget(run, patched, tmp_path):
+    """Completions count with their prompts, and each example is in one batch."""
+    with quadrat.patch_trl() if patched else contextlib.nullcontext():
+        limit = {"max_length": 24} if run == "DPO" else {}
+        trainer = trainer_of(run, tmp_path, max_steps=-1, num_train_epochs=1, **limit)
+        data, collate = trainer.train_dataset, trainer.data_collator
+        made = quadrat.batch_by_tokens(trainer, 80)
+        batches = list(trainer.get_train_dataloader().dataset)
+        whole = collate([data[row] for row in range(len(data))])
+        trainer.train()
+    assert made.changed
+    assert made.rows == len(data)
+    taken, tokens = [], 0
+    for items in batches:
+        rows = [dict(row) for row in items]
+        batch = collate(rows)
+        shapes = [value.shape for name, value in batch.items() if name.endswith("input_ids")]
+        assert sum(shape.numel() for shape in shapes) <= 80
+        taken += [str([row[name] for name in sorted(row) if name.endswith("ids")]) for row in rows]
+        tokens += sum(shape.numel() for shape in shapes)
+    columns = sorted(name for name in data.column_names if name.endswith("ids"))
+    assert sorted(taken) == sorted(str([row[name] for name in columns]) for row in data)
+    assert tokens < whole["input_ids"].numel() * len([name for name in whole if name.endswith("input_ids")])
 
 
 NAMES = [

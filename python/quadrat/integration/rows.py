@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
 from quadrat.input.rows import MAIN
@@ -13,6 +15,9 @@ from quadrat.support.arrays import IntArray
 
 _SOME = 64  # rows that are looked at
 _MUCH = 0.05  # of what is stored
+# Of TRL's trainers: a batch has each completion after its prompt.
+_COMPLETIONS = ("chosen_ids", "rejected_ids", "completion_ids", "KL_completion_ids")
+_PROMPT = "prompt_ids"
 
 
 def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = False) -> IntArray:
@@ -29,7 +34,27 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
             "the collator pads each row to one length (padding='max_length'): give it padding=True, or trim batches "
             "(trim=True, quadrat run --trim)"
         )
+    if column == MAIN and (completions := completions_of(trainer, dataset)):
+        prompts = lengths(dataset, _PROMPT) if _PROMPT in dataset.column_names else 0
+        longest = np.max([lengths(dataset, name) for name in completions], axis=0) + prompts
+        cut: IntArray = np.minimum(longest, getattr(collator, "max_length", None) or longest)
+        return len(completions) * cut
     return lengths(dataset, column, choices=choices)
+
+
+def completions_of(trainer: Any, dataset: Any) -> tuple[str, ...]:
+    """The columns of which a batch has one row each, after its prompt, for collators of preferences; else none."""
+    names = getattr(dataset, "column_names", None) or ()
+    if MAIN in names or "Preference" not in type(trainer.data_collator).__name__:
+        return ()
+    return tuple(name for name in _COMPLETIONS if name in names)
+
+
+def rows_of_one(trainer: Any, dataset: Any, column: str) -> int:
+    """How many rows of a batch come from one of the dataset: choices, or completions."""
+    if has_choices(trainer):
+        return len(dataset[0][column])
+    return len(completions_of(trainer, dataset)) or 1 if column == MAIN else 1
 
 
 def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: bool = False) -> int:

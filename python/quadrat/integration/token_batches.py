@@ -12,7 +12,7 @@ from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
-from quadrat.integration.rows import has_choices, row_lengths, stored_width, trimming
+from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trimming
 from quadrat.support.arrays import IntArray
 
 
@@ -77,10 +77,11 @@ def plan_batches(
     require_rows(found, "batch")
     multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
     choices = has_choices(trainer) and lengths is None
-    if choices:
-        if shapes is not None:
-            raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
-        multiple *= len(dataset[0][column])
+    several = rows_of_one(trainer, dataset, column) if lengths is None else 1
+    if several > 1 and shapes is not None:
+        kind = "multiple choice" if choices else "pairs of completions"
+        raise ValueError(f"batches of {kind} cannot be filled to a few shapes: leave shapes out")
+    multiple *= several
     narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
     full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
     before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
