@@ -11,6 +11,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import quadrat
 from quadrat.batching import by_length, map_by_length
+from quadrat.support.progress import NoBar
 from support.strategies import make_tokenizer
 
 LENGTHS = [1 + 7 * row % 23 for row in range(30)]
@@ -245,3 +246,17 @@ def test_errors_name_the_rows_of_the_batch():
 
 def notes(error):
     return re.sub(r"\s+", " ", " ".join([str(error), *getattr(error, "__notes__", [])]))
+
+
+@pytest.mark.parametrize(("budget", "shown"), [(20, [30]), (10**6, [])], ids=["batches", "one batch"])
+def test_a_progress_bar_counts_rows(budget, shown, monkeypatch):
+    bars, counted = [], []
+
+    class Bar(NoBar):
+        def update(self, rows):
+            counted.append(rows)
+
+    monkeypatch.setattr("quadrat.batching.any_loop.progress_bar", lambda rows, what: bars.append(rows) or Bar())
+    called(lambda ids: ids[:, 0], rows_of(LENGTHS), max_tokens=budget)
+    assert bars == shown
+    assert sum(counted) == sum(shown)

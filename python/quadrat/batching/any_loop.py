@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat.batching.budget import joins_rows, require_rows
+from quadrat.batching.budget import Budget, joins_rows, require_rows
 from quadrat.batching.lengths import is_arrow, lengths_of
 from quadrat.batching.lengths import lengths as measured
-from quadrat.batching.token_budget import TokenBudgetBatchSampler
+from quadrat.batching.packing import require_choice
 from quadrat.data._grouped import source_of
 from quadrat.input.rows import MAIN, Rows, table_of
 from quadrat.ops._nested import is_array
@@ -35,7 +35,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
 
     Rows of about the same length are padded together, as many as a token budget allows: few long ones or many short
     ones. Iterate over the object, as often as you like, for pairs of row numbers, `[rows]` int64, and the batch that
-    the collator makes of these rows. `len()` is the number of batches, and `row_numbers` a `Ragged` of all of them.
+    the collator makes of these rows. `len()` is the number of batches, and `row_numbers` a list of the rows of each.
     `restore` puts what you computed of each batch into the order of the rows.
 
     Batches of other rows or of another width round differently: results agree with those of other batches to
@@ -102,24 +102,21 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         if not found.min():
             raise ValueError(f"row {int(found.argmin())} has no tokens: leave it out, or give it a token")
         multiple = getattr(self.collator, "pad_to_multiple_of", None) or 1
-        longest = -(-int(found.max()) // multiple) * multiple
-        usual = max(longest, math.ceil(_USUAL * float(found.mean())))
-        # With more processes than rows, some have the same row.
-        self._shares = min(self.world_size, self._count)
-        sampler = TokenBudgetBatchSampler(
-            found,
-            usual if max_tokens == "auto" else max_tokens,
-            padded=not joins_rows(self.collator),
-            max_batch_size=max_batch_size,
-            multiple_of=multiple,
-            window=self._count,
-            world_size=self._shares,
-            rank=None,
-            shuffle=False,
-            overlong=overlong,
-        )
-        self.max_tokens = sampler.max_tokens
-        self._plan = sampler.batches()
+        if max_tokens == "auto":
+            longest = -(-int(found.max()) // multiple) * multiple
+            max_tokens = max(longest, math.ceil(_USUAL * float(found.mean())))
+        require_choice(overlong, "overlong", ("error", "alone"))
+        budget = Budget.of(max_tokens, not joins_rows(self.collator), max_batch_size, multiple)
+        if overlong == "error":
+            budget.require(found, advice="overlong='alone' makes such a row a batch of its own")
+        rows = np.arange(self._count)
+        batches = budget.batched(found, rows, self._count)
+        self._shares = min(self.world_size, self._count)  # with more processes than rows, some have the same row
+        if self._shares > 1:
+            steps = -(-len(batches) // self._shares)
+            batches = budget.balanced(found, rows, batches, ranks=self._shares, steps=steps, order=None).reshape(-1, 3)
+        self.max_tokens = budget.tokens
+        self._plan = [rows[first:last] for first, last, _ in batches.tolist()]
         self.row_numbers = self._of_rank(self.rank)
 
     def __repr__(self) -> str:
@@ -155,27 +152,28 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
                 message names the rows.
             RuntimeError: with several processes, when `torch.distributed` has not been initialised.
         """
-        outputs, own = list(outputs), self.row_numbers
+        outputs, numbers = list(outputs), self.row_numbers
         if len(outputs) != len(self):
             raise ValueError(f"{len(outputs)} outputs for {len(self)} batches: give one for each, in their order")
         if self.world_size == 1:
-            return Places(self._count, list(own), list(own), padding_value).whole(outputs)
+            return Places(self._count, numbers, numbers, padding_value).whole(outputs)
         # Joined before they are sent: an output may be a view of a larger tensor.
-        places = np.split(np.arange(own.total), own.offsets[1:-1])
-        joined = Places(own.total, places, list(own), padding_value).whole(outputs)
+        ends = np.cumsum([*map(len, numbers)])
+        places = np.split(np.arange(ends[-1]), ends[:-1])
+        joined = Places(int(ends[-1]), places, numbers, padding_value).whole(outputs)
         parts: list[Any] = [None] * self.world_size
         _require_processes(self.world_size, self.rank).all_gather_object(parts, in_host_memory(joined))
         # Its own first, on whose device the results are.
-        ranks = sorted(range(self.world_size), key=lambda rank: rank != self.rank)
-        numbers, parts[self.rank] = [self._of_rank(rank).values for rank in ranks], joined
+        parts[self.rank], ranks = joined, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
+        numbers = [np.concatenate(self._of_rank(rank)) for rank in ranks]
         return Places(self._count, numbers, numbers, padding_value).whole([parts[rank] for rank in ranks])
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()
         return numbers, _naming(numbers, lambda rows: self.collator(self._read(rows)), numbers.tolist())
 
-    def _of_rank(self, rank: int) -> Ragged:
-        return self._plan[rank % self._shares :: self._shares] if self._shares > 1 else self._plan
+    def _of_rank(self, rank: int) -> list[IntArray]:
+        return self._plan[rank % self._shares :: self._shares]
 
 
 def map_by_length(
@@ -234,7 +232,11 @@ def map_by_length(
             raise TypeError("lengths are those of rows that can be indexed: give list(rows), or no lengths")
         return _InWindows(function, rows, number_below(window, "window", 1 << 62, 1), options, padding_value)
     batches, outputs = by_length(rows, **options), list[Any]()
-    with NoBar() if batches.rank else progress_bar(batches.row_numbers.total, "rows") as bar:
+    with (
+        NoBar()
+        if batches.rank or len(batches) == 1
+        else progress_bar(sum(map(len, batches.row_numbers)), "rows") as bar
+    ):
         _compute(function, batches, outputs, bar)
     return batches.restore(outputs, padding_value=padding_value)
 
