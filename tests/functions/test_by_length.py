@@ -140,6 +140,32 @@ def test_rows_before_a_failing_one_come_first():
     assert list(results) == []
 
 
+def test_rows_that_come_late_wait_for_the_window_that_failed():
+    """Of an iterator that ends for now, as that of a queue does."""
+    rows, failing = rows_of(LENGTHS[:6]), [True]
+
+    class Late:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if not late:
+                raise StopIteration
+            return late.pop(0)
+
+    def function(ids):
+        if failing.pop() if failing else False:
+            raise ValueError("once")
+        return ids[:, 0]
+
+    late = rows[:3]
+    results = called(function, Late(), window=5)
+    with pytest.raises(ValueError, match="once"):
+        next(results)
+    late += rows[3:]
+    assert [next(results) for _ in range(6)] == list(range(1, 7))
+
+
 def test_streams_of_datasets_and_torch():
     rows = datasets.Dataset.from_list(rows_of(LENGTHS)).to_iterable_dataset()
 

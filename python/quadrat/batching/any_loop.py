@@ -258,11 +258,9 @@ class _InWindows(Iterator[Any]):
         for result in self._ready:
             return result
         self._ready = iter(())  # frees the results before it reads more rows
-        while self._error is None and len(self._rows) < self._window:
-            try:
-                self._rows.append(next(self._source))
-            except StopIteration:
-                break
+        if self._error is None and self._batches is None:
+            try:  # in one call, so that an interrupt loses no row
+                self._rows.extend(itertools.islice(self._source, self._window - len(self._rows)))
             except Exception as error:  # raised after the rows before it
                 self._error = error
         if self._rows:
@@ -285,9 +283,9 @@ class _InWindows(Iterator[Any]):
             if self._first:
                 _note(error, f"rows are counted from row {self._first}, the first one of a window")
             raise
-        self._ready = map(functools.partial(row_of, results), range(len(self._rows)))
-        self._first += len(self._rows)
-        self._rows, self._batches, self._outputs = [], None, []
+        ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
+        # Without a call in between, after which an interrupt may come.
+        self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
 
 
 def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[Any], bar: Any) -> None:
