@@ -1,7 +1,7 @@
 """Inference: `map_by_length` beside a pipeline of transformers, and beside batches of texts sorted by characters.
 
-A BERT of two layers gives each text a label and a score; times are those of the processor. The texts are docstrings, cut
-at 512 tokens; texts whose numbers of words are drawn from a lognormal distribution; texts of one length; and one text.
+A BERT of two layers gives each text a label and a score; times are those of the processor. Texts are docstrings, cut at
+512 tokens; texts whose numbers of words are drawn from a lognormal distribution; texts of one length; and one text.
 """
 
 from collections.abc import Callable
