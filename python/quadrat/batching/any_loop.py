@@ -19,7 +19,7 @@ from quadrat.data._grouped import source_of
 from quadrat.input.rows import MAIN, Rows, table_of
 from quadrat.ops._nested import is_array
 from quadrat.ops._philox import number_below
-from quadrat.ops._placed import Places, in_host_memory, named, row_of
+from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
@@ -156,17 +156,17 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         if len(outputs) != len(self):
             raise ValueError(f"{len(outputs)} outputs for {len(self)} batches: give one for each, in their order")
         if self.world_size == 1:
-            return Places(self._count, numbers, numbers, padding_value).whole(outputs)
+            return Restoring(self._count, numbers, numbers, padding_value).whole(outputs)
         # Joined before they are sent: an output may be a view of a larger tensor.
         ends = np.cumsum([*map(len, numbers)])
         places = np.split(np.arange(ends[-1]), ends[:-1])
-        joined = Places(int(ends[-1]), places, numbers, padding_value).whole(outputs)
+        joined = Restoring(int(ends[-1]), places, numbers, padding_value).whole(outputs)
         parts: list[Any] = [None] * self.world_size
         _require_processes(self.world_size, self.rank).all_gather_object(parts, in_host_memory(joined))
         # Its own first, on whose device the results are.
         parts[self.rank], ranks = joined, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
         numbers = [np.concatenate(self._of_rank(rank)) for rank in ranks]
-        return Places(self._count, numbers, numbers, padding_value).whole([parts[rank] for rank in ranks])
+        return Restoring(self._count, numbers, numbers, padding_value).whole([parts[rank] for rank in ranks])
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()

@@ -18,7 +18,7 @@ from quadrat.support.tensors import is_tensor
 _NAMED = 8  # rows of a batch that an error names
 
 
-class Places(NamedTuple):
+class Restoring(NamedTuple):
     """Where the rows of batches go."""
 
     total: int  # of all rows
