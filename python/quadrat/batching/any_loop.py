@@ -93,10 +93,10 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = number_below(rank, "rank", self.world_size)
         rows = _tokenized(rows, tokenizer)
-        self._count, self._read = _reader(rows, column)
         trim = bool(getattr(self.collator, "trim", False))
         found = measured(rows, column, trim=trim) if lengths is None else lengths_of(lengths)
         require_rows(found, "batch")
+        self._count, self._read = _reader(rows, column)
         if len(found) != self._count:
             raise ValueError(f"there are {len(found)} lengths for {self._count} rows")
         if not found.min():
@@ -350,6 +350,11 @@ def _tokenized(rows: Any, tokenizer: Any) -> Any:
     """Texts as mappings with token ids; other rows as they are."""
     if isinstance(rows, str):
         raise TypeError("rows are one text: give a list of texts")
+    if not _can_be_indexed(rows):
+        raise TypeError(
+            f"a {type(rows).__name__} cannot be indexed by row: give list(rows), or use map_by_length, which reads "
+            "rows in windows"
+        )
     if tokenizer is None or not isinstance(rows, Sequence) or not len(rows) or not _is_text(rows[0]):
         return rows
     limited = getattr(tokenizer, "model_max_length", _UNLIMITED) < _UNLIMITED
@@ -372,11 +377,6 @@ def _reader(rows: Any, column: str) -> tuple[int, Callable[[list[int]], Any]]:
     """How many rows there are, and a function that gives some of them, by number, to a collator."""
     if isinstance(rows, Ragged):
         return len(rows), rows.__getitem__
-    if not _can_be_indexed(rows):
-        raise TypeError(
-            f"a {type(rows).__name__} cannot be indexed by row: give list(rows), or use map_by_length, which reads "
-            "rows in windows"
-        )
     if is_arrow(rows) or isinstance(rows, Mapping) or is_array(rows):
         table = table_of(rows, column)
         return len(table), functools.partial(Rows, table)
