@@ -371,16 +371,6 @@ def loop(*, model: bool) -> None:
     print(f"\n{measured_on('loop')}")
 
 
-def inference() -> None:
-    ways = "pipeline(batch_size=32)", "sorted by characters"
-    put(
-        "texts | pipeline | sorted by characters | map_by_length | over the pipeline | over sorted texts",
-        load("inference"),
-        *(fact("case"), *map(taken, (*ways, "quadrat")), *map(ratio, ways)),
-    )
-    print(f"\n{measured_on('inference')}")
-
-
 def front() -> None:
     """The table of the README: padding as in its picture, masking, then the whole loop."""
     padding = usual("padding")
