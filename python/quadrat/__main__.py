@@ -76,7 +76,7 @@ def _run(options: Namespace) -> int:
     given = options.script
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "quiet", "report")
+    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "inference", "quiet", "report")
     return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
 
 
@@ -139,6 +139,11 @@ def _parser() -> ArgumentParser:
         help="cut columns that are padding in every row from a Trainer's training batches: for rows stored padded",
     )
     option("--evaluation", action="store_true", help="also evaluate rows of similar length together; results in order")
+    option(
+        "--inference",
+        action="store_true",
+        help="have pipelines that do not generate compute texts of similar length together; results in order",
+    )
     option("--quiet", action="store_true", help="write no report")
     option("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
     option("-m", dest="module", nargs=REMAINDER, help="run a module, as python -m does")

@@ -119,6 +119,7 @@ def test_acts_or_says_why_not(tmp_path, option):
             ["--max-tokens", "auto", "--evaluation"],
             "--max-tokens, --evaluation did nothing: this script used no Trainer",
         ),
+        (["--inference"], "--inference did nothing: this script used no Trainer and no pipeline"),
         (["--shapes", "2"], "--shapes does nothing without --max-tokens"),
         (["--max-tokens", "9", "--group-by-length"], "--group-by-length does nothing with --max-tokens"),
         (["--quiet", "--shapes", "2", "--evaluation"], ""),

@@ -50,8 +50,9 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
             `Ragged` is given to it as a `Ragged`, and other columns as rows that only quadrat reads without a copy. By
             default a `DataCollatorWithPadding` of the tokenizer.
         tokenizer: for texts, and for the default collator.
-        max_tokens: the maximum number of tokens in a batch, padding included. "auto": those of 32 rows of mean length,
-            and at least those of the longest row.
+        max_tokens: the maximum number of tokens in a batch, padding included, or a function that returns it of the
+            lengths, `[rows]` (of each window, in `map_by_length`). "auto": those of 32 rows of mean length, and at
+            least those of the longest row.
         column: the column whose lengths count.
         lengths: `[rows]` integers, by default the `quadrat.lengths` of `column`.
         max_batch_size: the maximum number of rows in a batch; by default as many as the budget allows.
@@ -81,7 +82,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         *,
         collator: Callable[[Any], Any] | None = None,
         tokenizer: Any = None,
-        max_tokens: int | Literal["auto"] = "auto",
+        max_tokens: int | Literal["auto"] | Callable[[IntArray], int] = "auto",
         column: str = MAIN,
         lengths: Any = None,
         max_batch_size: int | None = None,
@@ -105,6 +106,8 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         if max_tokens == "auto":
             longest = -(-int(found.max()) // multiple) * multiple
             max_tokens = max(longest, math.ceil(_USUAL * float(found.mean())))
+        elif callable(max_tokens):
+            max_tokens = max_tokens(found)
         require_choice(overlong, "overlong", ("error", "alone"))
         budget = Budget.of(max_tokens, not joins_rows(self.collator), max_batch_size, multiple)
         if overlong == "error":
@@ -182,7 +185,7 @@ def map_by_length(
     *,
     collator: Callable[[Any], Any] | None = None,
     tokenizer: Any = None,
-    max_tokens: int | Literal["auto"] = "auto",
+    max_tokens: int | Literal["auto"] | Callable[[IntArray], int] = "auto",
     padding_value: Any = -100,
     window: int = 2048,
     **options: Any,
@@ -281,7 +284,7 @@ class _InWindows(Iterator[Any]):
             results = self._batches.restore(self._outputs, padding_value=self._padding)
         except Exception as error:
             if self._first:
-                _note(error, f"rows are counted from row {self._first}, the first one of a window")
+                note(error, f"rows are counted from row {self._first}, the first one of a window")
             raise
         ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
         # Without a call in between, after which an interrupt may come.
@@ -301,11 +304,11 @@ def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> An
     try:
         return function(given)
     except Exception as error:
-        _note(error, f"the batch has {named(numbers)}")
+        note(error, f"the batch has {named(numbers)}")
         raise
 
 
-def _note(error: Exception, text: str) -> None:
+def note(error: Exception, text: str) -> None:
     """Adds to an error what Python shows below its message; before Python 3.11, to the message."""
     if hasattr(error, "add_note"):
         error.add_note(f"quadrat: {text}")

@@ -31,9 +31,10 @@ class Options:
     evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
     shapes: int | None = None  # that a Trainer's training batches are filled to; None: any
     trim: bool = False  # whether a Trainer's training batches lose the padding that all their rows have
+    inference: bool = False  # whether pipelines compute rows of similar length together
     quiet: bool = False
     report: str | None = None  # a file
-    of_trainer: tuple[str, ...] = ()  # the options given that change what a Trainer does
+    of_trainer: tuple[str, ...] = ()  # the options given that change what a Trainer or a pipeline does
     folder: str = ""  # where processes leave what they counted
     process: int = 0  # the number of the process that the script runs in
     ranks: int = 1  # how many such processes share the folder
@@ -60,8 +61,8 @@ def launch(command: list[str], options: Options) -> int:
 
 
 def _of_trainer(options: Options) -> tuple[str, ...]:
-    """The options given that change what a Trainer does. A line says which do nothing beside others."""
-    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim")
+    """The options given that change what a Trainer or a pipeline does. A line says which do nothing beside others."""
+    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "inference")
     given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in fields}
     names = [name for name, value in given.items() if value is not None and value is not False]
     for name, other, acts in (("--group-by-length", "with", False), ("--shapes", "without", True)):

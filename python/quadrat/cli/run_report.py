@@ -10,6 +10,7 @@ import numpy as np
 
 from quadrat.batching.token_budget import usual_max_tokens
 from quadrat.cli.command import complain, listed
+from quadrat.cli.inference import sentences
 from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
 
 # Rows of the batches that a budget is compared with.
@@ -21,10 +22,10 @@ def merged(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The numbers of all processes added up, and what a token budget would compute."""
     names = ("processes", "compiled", "fell_back", "computed", "cut", "trimmed", "unlabelled")
     total: dict[str, Any] = dict.fromkeys(names, 0)
-    total |= {name: Counter() for name in ("causes", "options", "lengths", "widths")}
+    total |= {name: Counter() for name in ("causes", "options", "elsewhere", "lengths", "widths")}
     for one in processes:
         total["processes"] += 1
-        for name in ("causes", "options"):
+        for name in ("causes", "options", "elsewhere"):
             total[name].update(one.pop(name, {}))
         for name in ("lengths", "widths"):
             total[name].update({int(tokens): number for tokens, number in one.pop(name, {}).items()})
@@ -82,7 +83,12 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
             f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes: with rows in "
             "Arrow and no transform of your own, dataloader_num_workers=0 is the fastest"
         )
-    if unmet := [name for name in of_trainer if not total["options"][name]]:
+    lines += sentences(total["elsewhere"], asked="--inference" in of_trainer)
+    unmet = [name for name in of_trainer if not total["options"][name]]
+    if "--inference" in unmet:
+        unmet.remove("--inference")
+        lines.append("--inference did nothing: no pipeline was given a list, a dataset or a generator")
+    if unmet:
         lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
     for line in lines:
         complain(f"quadrat run: {line}")

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 import quadrat
-from quadrat.cli.batch_sizes import is_unlabelled, sizes_of
+from quadrat.cli.batch_sizes import Sizes, is_unlabelled, sizes_of
 from quadrat.cli.command import complain, one_line
+from quadrat.cli.inference import COUNTED, patch_pipelines, patch_tokenizers
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import UNLABELLED, merged, show
 from quadrat.support.counts import counting
@@ -42,7 +43,8 @@ class _Tally:
         self.unlabelled = 0  # batches whose labels are all ignored
         self.lengths: Counter[int] = Counter()
         self.widths: Counter[int] = Counter()  # of batches that trim would cut
-        self.options: Counter[str] = Counter()  # how many Trainers and loaders each of them met
+        self.options: Counter[str] = Counter()  # how many Trainers, loaders and pipelines each of them met
+        self.elsewhere: Counter[str] = Counter()  # batches, rows and tokens of pipelines, and of tokenizers in loops
         self.said: set[str] = set()  # of loaders
         self.written = 0.0  # when numbers were left last
         self.is_done = False
@@ -65,6 +67,13 @@ class _Tally:
             with contextlib.suppress(OSError):
                 _leave()  # a worker may end without notice
 
+    def add_elsewhere(self, where: str, sizes: Sizes) -> None:
+        """Adds a batch that no collator made."""
+        found = (1, len(sizes.lengths), sizes.computed, sizes.tokens)
+        if counting():
+            with self.lock:
+                self.elsewhere.update({f"{where} {name}": size for name, size in zip(COUNTED, found, strict=True)})
+
     def recount(self, batch: Any) -> None:
         """Takes back the tokens of this thread's last batch, which was trimmed or filled since, for those it has."""
         shape = batch["attention_mask" if "attention_mask" in batch else "input_ids"].shape
@@ -83,7 +92,7 @@ class _Tally:
         return {
             **made._asdict(),
             **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed", "unlabelled")},
-            **{name: getattr(self, name) for name in ("lengths", "widths", "options")},
+            **{name: getattr(self, name) for name in ("lengths", "widths", "options", "elsewhere")},
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
         }
@@ -99,6 +108,8 @@ def loaded(name: str) -> None:
             _patch_transformers()
         elif name == "transformers.trainer":
             _patch_trainer()
+        elif name == "transformers.pipelines":
+            patch_pipelines(_tally.add_elsewhere, _told if OPTIONS.inference else None)
         else:
             getattr(quadrat, f"patch_{name}")()
     except Exception as error:  # the script goes on without
@@ -124,7 +135,11 @@ def _patch_transformers() -> None:
     @functools.wraps(original)
     def timed(self: Any, features: Any, framework: Any) -> Any:
         start = time.perf_counter()
-        batch = original(self, features, framework)
+        _tally.own.inside = True
+        try:
+            batch = original(self, features, framework)
+        finally:
+            _tally.own.inside = False
         if counting():
             _tally.add(time.perf_counter() - start, batch, getattr(self, "pad_to_multiple_of", None))
         return batch
@@ -140,6 +155,7 @@ def _patch_transformers() -> None:
 
         return counted
 
+    patch_tokenizers(_tally.add_elsewhere, _tally.own)
     Collator._collate = timed  # type: ignore[method-assign]
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
@@ -228,6 +244,15 @@ def _patch_trainer() -> None:
     Patch("run", Switch(lambda: swaps, others=lambda: [Trainer]))
 
 
+def _told(pipeline: Any, reason: str | None) -> None:
+    """Of a pipeline with several inputs, and why its batches are as before, if they are."""
+    _tally.options["--inference"] += 1
+    said = f"batches of {type(pipeline).__name__} are as before: {reason}"
+    if reason is not None and said not in _tally.said:
+        _tally.said.add(said)
+        say(said)
+
+
 def _sort_evaluation(trainer: Any) -> None:
     from quadrat.integration.evaluate_by_length import evaluate_by_length
 
@@ -240,7 +265,7 @@ def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
     from quadrat.integration.rows import group_by_row_lengths, trim_batches
 
-    _tally.options.update(name for name in OPTIONS.of_trainer if name != "--evaluation")
+    _tally.options.update(name for name in OPTIONS.of_trainer if name not in ("--evaluation", "--inference"))
     with _or_say(trainer, "the model is not checked for packed rows"):
         _warn_of_packed_rows(trainer)
     with _or_say(trainer, "batches are as before"):

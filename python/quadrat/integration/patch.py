@@ -19,7 +19,12 @@ from quadrat.integration.switch import Patch, Swap, Switch
 
 
 def patch_transformers(
-    *, datasets: bool = True, tokenizers: bool = True, attention: bool = True, feature_extractors: bool = True
+    *,
+    datasets: bool = True,
+    tokenizers: bool = True,
+    attention: bool = True,
+    feature_extractors: bool = True,
+    pipelines: bool = False,
 ) -> Patch:
     """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
 
@@ -37,6 +42,12 @@ def patch_transformers(
         feature_extractors: whether to patch the padding of feature extractors too: `feature_extractor.pad(...)`, which
             they also call themselves. Results, errors and changes to the input are as before, and classes that override
             `pad`, `_pad` or `_truncate` do not change.
+        pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
+            masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
+            tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
+            of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
+            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
+            that stay as they are.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
@@ -56,6 +67,10 @@ def patch_transformers(
         from quadrat.integration.patch_datasets import DATASETS
 
         switches.append(DATASETS)
+    if pipelines:
+        from quadrat.integration.patch_pipelines import PIPELINES
+
+        switches.append(PIPELINES)
     return Patch("patch_transformers", *switches)
 
 

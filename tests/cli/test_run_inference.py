@@ -1,0 +1,50 @@
+"""`quadrat run --inference`: pipelines in batches by length; and the report on batches that no collator makes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.command import RUN, ran
+
+SCRIPT = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from support import standins
+from transformers import BertForSequenceClassification, TextGenerationPipeline, pipeline, set_seed
+
+set_seed(0)
+tokenizer, texts = standins.encoder_tokenizer(), standins.TEXTS * 8
+model = BertForSequenceClassification(standins.encoder_config())
+classify = pipeline("text-classification", model, tokenizer=tokenizer, device="cpu", batch_size=4)
+assert len(classify(texts)) == len(texts)
+decoder_tokenizer = standins.decoder_tokenizer(padding_side="left")
+TextGenerationPipeline(standins.decoder(), decoder_tokenizer, max_new_tokens=2, batch_size=2)(texts[:4])
+for first in range(0, 96, 8):
+    tokenizer(texts[first : first + 8], padding=True, return_tensors="pt")
+    tokenizer.pad(tokenizer(texts[first : first + 8]), return_tensors="pt")
+tokenizer(texts, padding=True)  # not a batch of tensors
+"""
+
+
+@pytest.mark.slow
+def test_pipelines_and_tokenizers_are_counted(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    told = []
+    for options in ([], ["--inference"]):
+        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py")
+        assert found.returncode == 0, found.stderr
+        counts = json.loads((tmp_path / "report.json").read_text())
+        told.append((found.stderr, counts["elsewhere"]))
+    (said, counts), (said_by_length, counts_by_length) = told
+    assert counts["pipelines rows"] == counts_by_length["pipelines rows"] == 96
+    assert counts["pipelines batches"] == 24
+    assert counts["pipelines tokens"] == counts_by_length["pipelines tokens"]
+    assert counts_by_length["pipelines computed"] < 1.1 * counts["pipelines tokens"] < counts["pipelines computed"]
+    assert counts["tokenizer calls batches"] == 24
+    assert counts["tokenizer calls rows"] == 192
+    assert "tokens were padding; --inference computes rows of similar length together\n" in said
+    assert "tokens were padding; quadrat.batching.map_by_length makes batches by length" in said
+    assert "--inference" not in said_by_length
+    assert said_by_length.count("TextGenerationPipeline are as before: it generates") == 1
+    assert "as before" not in said
