@@ -17,7 +17,7 @@ from transformers.pipelines.pt_utils import PipelineIterator
 
 from quadrat.batching.any_loop import map_by_length, note
 from quadrat.integration.switch import Swap, Switch
-from quadrat.ops._placed import named
+from quadrat.ops._restored import named
 from quadrat.support.arrays import IntArray
 from quadrat.support.tensors import is_tensor
 
