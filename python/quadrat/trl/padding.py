@@ -14,6 +14,7 @@ from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
 from quadrat.support import kinds, memory
 from quadrat.support.columns import DEEP, TENSOR
+from quadrat.support.tensors import NotOnCpu, recording, require_plain_tensors
 
 Original: Any = _original
 
@@ -70,7 +71,7 @@ def _problem(tensors: Any) -> str | None:
 
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
-    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or tensors.recording():
+    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or recording():
         return None
     columns = _core.Columns()
     columns.add_values(tensors, memory.interop())
@@ -79,9 +80,9 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
         return None
     try:
-        tensors.require_plain_tensors()
+        require_plain_tensors()
         width, fill = rounded_up(longest, multiple), _fill_of(value, repr(value), kind)
-    except (tensors.NotOnCpu, FallBack):
+    except (NotOnCpu, FallBack):
         return None
     out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
     if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
