@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import quadrat
-from quadrat.cli import source, waste
+from quadrat.cli import corpus, waste
 from support.command import TEXTS, here, refused, run
 
 
@@ -127,7 +127,7 @@ def test_rows_of_one_length(folder, capsys):
 def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
     arguments = (folder / "texts", "--tokenizer", folder / "tokenizer", "--json")
     before = here(capsys, "waste", *arguments)
-    monkeypatch.setattr(source, "_CHUNK", 7)
+    monkeypatch.setattr(corpus, "_CHUNK", 7)
     assert here(capsys, "waste", *arguments) == before
     rows = (folder / "rows", "--split", "train", "--json")
     in_pieces = here(capsys, "waste", *rows)

@@ -45,7 +45,7 @@ def reason_against(pipeline: Any, batch_size: Any) -> str | None:
     if pipeline._pipeline_calls_generate:
         return "it generates, and most of the time goes into decoding"
     if not knows(pipeline) or tokenizer is None or getattr(pipeline, "framework", "pt") != "pt":
-        return "only encoder pipelines of transformers for text, in PyTorch, have batches by length"
+        return "only encoder pipelines of transformers for text, in torch, have batches by length"
     if type(batch_size) is not int or batch_size < 1:
         return f"batch_size is {batch_size!r}"
     if tokenizer.padding_side != "right" or "attention_mask" not in tokenizer.model_input_names:
