@@ -242,7 +242,8 @@ def examples(draw: Any) -> list[Any]:
     rows = [{name: label, **row} if first else {**row, name: label} for row, label in zip(rows, labels, strict=True)]
     if draw(st.integers(0, 3)) == 0:
         _spoil(draw, rows)
-    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 5 + sorted(WRAPPERS)))]
+    # Older versions take the label out of the features, which raises an error for these.
+    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 5 + sorted(WRAPPERS.keys() - {"proxy", "ChainMap"})))]
     return [wrapper(row) for row in rows]
 
 
