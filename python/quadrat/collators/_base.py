@@ -129,17 +129,16 @@ class Collator(Remembering):
                 if batch is not None and type(batch) is not tuple:
                     return self._emit(batch)
                 why = batch
-            if why is not None:
-                raise FallBack(*why)
-            if framework not in ("pt", "np"):
+            if why is None and framework not in ("pt", "np"):
                 if (other := tf_or_jax(framework)) is not None:
                     return self._collate_tf_or_jax(rows, other)
                 raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                     f"return_tensors={framework!r}", OTHER_TENSORS
                 )
-            self._check_options()
-            self._require_known(rows, framework)
-            return self._emit(self._plan(rows, framework))
+            if why is None:
+                self._check_options()
+                self._require_known(rows, framework)
+                return self._emit(self._plan(rows, framework))
         except FallBack as reason:
             why = reason.args
             if isinstance(reason, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):

@@ -119,14 +119,13 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
     """
     if type(features) is not list:
         features = plain(features)
-    why = why and _with_fast_form(why, features)
     try:
         batch = reference(features)
     except Exception as error:
         if why is not None:
-            log_once(collator, why, counts=False)
+            log_once(collator, why, features, counts=False)
         raise_clearer(error, features, collator)
-    log_once(collator, why)
+    log_once(collator, why, features)
     return batch
 
 
@@ -174,24 +173,27 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def log_once(collator: Any, why: Why | None, *, counts: bool = True) -> None:
+def log_once(collator: Any, why: Why | None, features: Any = None, *, counts: bool = True) -> None:
     """Count a batch that fell back, and log why, once per collator and kind of reason.
 
     The first batch of the process with a kind of reason is logged as a warning, the others at debug level; so are those
     with which transformers is as fast. why: None for that of its last batch. counts: whether a batch was made;
     otherwise an error was raised.
     """
-    name, own = type(collator).__name__, collator.__dict__
+    own = collator.__dict__
     if why is None:
+        name = type(collator).__name__
         count_fallback(*own.get("_quadrat_why", (name, name)))
         return
-    known = own.setdefault("_quadrat_fell_back", set())
-    who = f"{name}: fell back to {getattr(collator, '_replaces', 'transformers')}"
-    kind, cause = f"{who}: {_kind_of(why[0])}", f"{who}: {said(*why)}"
-    own["_quadrat_why"] = kind, cause
-    first = counts and count_fallback(kind, cause)
-    if kind in known or len(known) >= _MOST_KINDS:
-        return
-    known.add(kind)
-    level = logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG
-    logger.log(level, "%s", cause)
+    known, of = own.setdefault("_quadrat_fell_back", {}), _kind_of(why[0])
+    found = known.get(of)
+    if is_new := found is None:
+        why = _with_fast_form(why, features)
+        who = f"{type(collator).__name__}: fell back to {getattr(collator, '_replaces', 'transformers')}"
+        found = f"{who}: {of}", f"{who}: {said(*why)}"
+        if is_new := len(known) < _MOST_KINDS:
+            known[of] = found
+    own["_quadrat_why"] = found
+    first = counts and count_fallback(*found)
+    if is_new:
+        logger.log(logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG, "%s", found[1])
