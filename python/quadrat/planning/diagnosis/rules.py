@@ -240,7 +240,9 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
                     f"{where} has {len(value)} choices where '{MAIN}' of row 0 has {count}; give every example the "
                     "same number of choices, and at least one"
                 )
-    yield from broken(Column(label, [example[label] for example in examples], Role.CHOICE))
+    right = Column(label, [example[label] for example in examples], Role.CHOICE)
+    yield from broken(right)
+    yield from doubtful(right)
     columns.remove(label)
     choices = {name: [example[name][choice] for example in examples for choice in range(count)] for name in columns}
     yield from _padded(collator, choices, count)

@@ -165,6 +165,8 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
 
 def _of_another_type(column: Column, value: Any, inside: bool) -> str | None:
     unknown = dimensions(value) is None
+    if column.role in (Role.LABEL, Role.CHOICE) and dimensions(value) == 0 and value != value:  # noqa: PLR0124 - NaN
+        return f"NaN, which `datasets` makes of null in this format; {_NONE.get(column.role, _GIVE)}"
     if not inside and (unknown or column.role in _NOT_A_ROW) and (form := fast_form(value)) is not None:
         return f"not a list, array or tensor of numbers; give {form}"
     return f"which no tensor can hold; {_removal(column)}" if unknown else None
