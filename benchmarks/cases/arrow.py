@@ -1,4 +1,4 @@
-"""Data in Arrow: fetched from a datasets.Dataset and collated, or handed over as a table."""
+"""Data in Arrow: fetched from a datasets.Dataset and collated, or given as a table."""
 
 import functools
 from collections.abc import Callable

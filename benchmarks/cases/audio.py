@@ -53,7 +53,7 @@ def copied(made: Any, features: Any) -> Any:
 
 
 def patched(part: str, plain: Callable[[], Any], ours: Callable[[], Any] | None = None) -> Case:
-    """What transformers does without quadrat's patches and with them."""
+    """The same calls without quadrat's patches and with them."""
     ways = {"transformers": plain, "quadrat": Way(ours or plain, around=quadrat.patch_transformers)}
     return Case(ways, {"part": part}, stopwatch=processor, rounds=15)
 

@@ -33,7 +33,7 @@ def batches(steps: int) -> Iterator[torch.Tensor]:
 
 
 def gathered(make: Callable[[], Any], given: Iterable[torch.Tensor], every: int | None) -> np.ndarray:
-    """What an evaluation does, with `eval_accumulation_steps` or without."""
+    """The steps of an evaluation, with `eval_accumulation_steps` or without."""
     container = make()
     for step, batch in enumerate(given, start=1):
         container.add(batch)

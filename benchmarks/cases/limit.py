@@ -1,7 +1,6 @@
 """How close padding from Arrow comes to the memory's limit: a memcpy of the tokens and a fill of the padding.
 
-Both write the same bytes of three int64 columns; the limit into memory that is there, the collator into tensors that it
-makes.
+Both write the same bytes of three int64 columns; the limit into existing memory, the collator into new tensors.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What quadrat puts in the place of other code, at sizes from 1 to 512: nothing may be slower than what it replaces.
+"""Code that quadrat replaces, at sizes from 1 to 512: no replacement may be slower.
 
 Containers of evaluations, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, and
 collators made for each batch. The status is 1 if a ratio is below 0.95, and the difference a microsecond or more.
@@ -187,7 +187,7 @@ COLUMNS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def touched(rows: Any) -> list[Any]:
-    """What an own collate function does: it reads all values."""
+    """A collate function of one's own, which reads all values."""
     return [value for row in rows for value in row.values()]
 
 

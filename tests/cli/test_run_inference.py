@@ -48,3 +48,28 @@ def test_pipelines_and_tokenizers_are_counted(tmp_path):
     assert "--inference" not in said_by_length
     assert said_by_length.count("TextGenerationPipeline are as before: it generates") == 1
     assert "as before" not in said
+
+
+WORKERS = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from torch.utils.data import DataLoader
+from transformers import DataCollatorWithPadding
+from support import standins
+
+rows = [{{"input_ids": [5] * length, "score": [1, 0.5]}} for length in (1, 2, 3, 4)]
+collate = DataCollatorWithPadding(standins.encoder_tokenizer())
+for workers in (0, 1):
+    assert len(list(DataLoader(rows, batch_size=2, collate_fn=collate, num_workers=workers))) == 2
+"""
+
+
+@pytest.mark.slow
+def test_batches_that_fall_back_are_no_calls_of_a_tokenizer(tmp_path):
+    """Also in a worker, which is a fork and has numbers of its own."""
+    (tmp_path / "script.py").write_text(WORKERS)
+    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py")
+    assert found.returncode == 0, found.stderr
+    counts = json.loads((tmp_path / "report.json").read_text())
+    assert counts["fell_back"] == 4
+    assert counts["elsewhere"] == {}

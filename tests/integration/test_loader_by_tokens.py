@@ -186,3 +186,37 @@ def test_a_script_without_trainer(tmp_path, processes):
     assert sum(computed for _, computed, _ in saved) < 1.25 * 2 * sum(LENGTHS)
     assert found.stderr.count("steps an epoch instead of") == 1
     assert f"{saved[0][2] // processes:,} steps an epoch" in found.stderr
+
+
+BROKEN = """
+from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import DataCollatorWithPadding
+from support.strategies import make_tokenizer
+
+class Rows:
+    ready = False
+    def __len__(self):
+        return 4
+    def __getitem__(self, row):
+        if not self.ready:
+            raise OSError("not there yet")
+        return {"input_ids": [5] * (1 + row)}
+
+rows = Rows()
+loaders = [DataLoader(rows, batch_size=2, shuffle=True, collate_fn=collate) for collate in (
+    DataCollatorWithPadding(make_tokenizer()), list)]
+Rows.ready = True
+print([len(list(loader)) for loader in loaders])
+"""
+
+
+@pytest.mark.slow
+def test_a_loader_that_it_cannot_plan_is_as_before(tmp_path):
+    (tmp_path / "script.py").write_text(BROKEN)
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    command = [*RUN, "--max-tokens", "8", str(tmp_path / "script.py")]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "[2, 2]\n"
+    assert "batches of a DataLoader are as before: OSError: not there yet" in found.stderr
+    assert "batches of a DataLoader are as before: list may pad in its own way" in found.stderr

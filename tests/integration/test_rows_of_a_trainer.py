@@ -1,5 +1,6 @@
 """What rows take in a Trainer's batches: rows that were stored padded, with and without trim, and multiple choice."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -231,3 +232,18 @@ def test_evaluation_by_the_tokens_of_the_collator(tmp_path):
     quadrat.batch_by_tokens(trainer, evaluation=True)
     trainer.evaluate(stored())
     assert [width for _, width in trainer.evaluated] == sorted(SIZES, reverse=True)
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_triples_count_their_reference(reference):
+    rows = datasets.Dataset.from_dict(
+        {
+            "prompt_ids": [[1, 2], [3]],
+            "chosen_ids": [[4], [5, 6]],
+            "rejected_ids": [[7], [8]],
+            "reference_ids": [[9] * 5, []],
+        }
+    )
+    collator = type("DataCollatorForTriplePreference", (), {"include_reference": reference})()
+    trainer = SimpleNamespace(data_collator=collator, model=None)
+    assert row_lengths(trainer, rows).tolist() == ([21, 9] if reference else [6, 6])

@@ -4,6 +4,7 @@
 
 #include "../classes.hpp"
 #include "../errors.hpp"
+#include "../input/walk.hpp"
 
 namespace quadrat {
 
@@ -116,8 +117,9 @@ bool Guard::check(const Check& fact, PyObject* object) {
             break;
         }
         case Fact::own_set: {
+            // Held, because another thread may put another set in its place.
             const auto set =
-                py::reinterpret_borrow<py::object>(object == nullptr ? nullptr : PyDict_GetItemWithError(object, key));
+                object == nullptr ? py::object() : Walk::lookup(py::reinterpret_borrow<py::object>(object), key);
             same = set && PySet_CheckExact(set.ptr()) && PyObject_RichCompareBool(set.ptr(), expected, Py_EQ) == 1;
             break;
         }

@@ -112,14 +112,14 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         budget = Budget.of(max_tokens, not joins_rows(self.collator), max_batch_size, multiple)
         if overlong == "error":
             budget.require(found, advice="overlong='alone' makes such a row a batch of its own")
-        rows = np.arange(self._count)
-        batches = budget.batched(found, rows, self._count)
+        order = np.arange(self._count)
+        batches = budget.batched(found, order, self._count)
         self._shares = min(self.world_size, self._count)  # with more processes than rows, some have the same row
         if self._shares > 1:
             steps = -(-len(batches) // self._shares)
-            batches = budget.balanced(found, rows, batches, ranks=self._shares, steps=steps, order=None).reshape(-1, 3)
+            batches = budget.balanced(found, order, batches, ranks=self._shares, steps=steps, order=None).reshape(-1, 3)
         self.max_tokens = budget.tokens
-        self._plan = [rows[first:last] for first, last, _ in batches.tolist()]
+        self._plan = [order[first:last] for first, last, _ in batches.tolist()]
         self.row_numbers = self._of_rank(self.rank)
 
     def __repr__(self) -> str:

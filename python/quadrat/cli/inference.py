@@ -37,13 +37,14 @@ def patch_pipelines(count: Count, told: Callable[[Any, str | None], None] | None
     Patch("run", Switch(lambda: changed, others=lambda: PLACES))
 
 
-def patch_tokenizers(count: Count, own: threading.local) -> None:
-    """Counts the batches of tensors that tokenizers pad, but where `own.inside` says that a collator calls them."""
+def patch_tokenizers(count: Count, of_thread: Callable[[], threading.local]) -> None:
+    """Counts the batches of tensors that tokenizers pad, but where a collator calls them: `of_thread().inside`."""
     from transformers import PreTrainedTokenizerBase
 
     def counted(call: Any) -> Any:
         @functools.wraps(call)
         def counting(self: Any, *args: Any, **options: Any) -> Any:
+            own = of_thread()
             outer, own.inside = getattr(own, "inside", False), True
             try:
                 batch = call(self, *args, **options)

@@ -155,15 +155,14 @@ def _patch_transformers() -> None:
 
         return counted
 
-    patch_tokenizers(_tally.add_elsewhere, _tally.own)
+    patch_tokenizers(_tally.add_elsewhere, lambda: _tally.own)  # a fork has another
     Collator._collate = timed  # type: ignore[method-assign]
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
     if os.getpid() != OPTIONS.process:
         atexit.register(finish)
     if hasattr(os, "register_at_fork"):
-        # A process counts for itself.
-        os.register_at_fork(after_in_child=_tally.__init__)  # type: ignore[misc]
+        os.register_at_fork(after_in_child=_tally.__init__)  # type: ignore[misc] # a process counts for itself
     # A worker leaves the numbers when it ends.
     multiprocessing.util.register_after_fork(
         _tally, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
@@ -213,8 +212,8 @@ def _use_budget(loader: Any) -> None:
         made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **options)
         vars(loader).update(vars(made))  # a loader refuses other batches when it has been made
         said = str(numbers)
-    except (TypeError, ValueError) as error:
-        said = f"batches of a DataLoader are as before: {one_line(error)}"
+    except Exception as error:  # the script goes on without
+        said = f"batches of a DataLoader are as before: {_reason(error)}"
     if said not in _tally.said and os.environ.get("RANK", "0") == "0":
         _tally.said.add(said)
         say(said)
@@ -333,8 +332,11 @@ def _or_say(trainer: Any, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the script goes on without
-        known = isinstance(error, (TypeError, ValueError))
-        _say_of(trainer, f"{what}: {'' if known else f'{type(error).__name__}: '}{one_line(error)}")
+        _say_of(trainer, f"{what}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return f"{'' if isinstance(error, (TypeError, ValueError)) else f'{type(error).__name__}: '}{one_line(error)}"
 
 
 def _say_of(trainer: Any, text: str) -> None:

@@ -17,6 +17,7 @@ _SOME = 64  # rows that are looked at
 _MUCH = 0.05  # of what is stored
 # Of TRL's trainers: a batch has each completion after its prompt.
 _COMPLETIONS = ("chosen_ids", "rejected_ids", "completion_ids", "KL_completion_ids")
+_REFERENCE = "reference_ids"
 _PROMPT = "prompt_ids"
 
 
@@ -44,10 +45,11 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
 
 def completions_of(trainer: Any, dataset: Any) -> tuple[str, ...]:
     """The columns of which a batch has one row each, after its prompt, for collators of preferences; else none."""
-    names = getattr(dataset, "column_names", None) or ()
-    if MAIN in names or "Preference" not in type(trainer.data_collator).__name__:
+    names, collator = getattr(dataset, "column_names", None) or (), trainer.data_collator
+    if MAIN in names or "Preference" not in type(collator).__name__:
         return ()
-    return tuple(name for name in _COMPLETIONS if name in names)
+    more = (_REFERENCE,) if getattr(collator, "include_reference", False) else ()
+    return tuple(name for name in (*_COMPLETIONS, *more) if name in names)
 
 
 def rows_of_one(trainer: Any, dataset: Any, column: str) -> int:
