@@ -143,7 +143,7 @@ LABELS = {
     "None in a row": hint([*PLAIN, *STACKED], labels("label", 1, None),
         "'label', row 1 is None | give every row a value",
         gives(each(lambda label: label or 0, "label"))),
-    "null in an array": hint(STACKED, labels("label", np.int64(1), np.float64("nan")),
+    "null in an array": hint(STACKED, labels("label", 1, np.float64("nan")),
         "'label', row 1 is | NaN, which `datasets` makes of null | give every row a value",
         gives(each(lambda _: 0, "label"))),
     "null as a choice": hint(CHOICE, choices(label=torch.tensor(float("nan"))), "row 0 is | NaN, which | any number",
