@@ -25,7 +25,9 @@ from quadrat.support.tensors import is_tensor
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
 
-_OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the ids that Arrow gives types
+# By the ids that Arrow gives types: offsets of `list` and `large_list`; these and lists of a size; extension types.
+_OFFSETS: dict[int, np.dtype[Any]] = {25: np.dtype(np.int32), 36: np.dtype(np.int64)}
+_LISTS, _EXTENSION = (*_OFFSETS, 32), 31
 _NO_TOKENS = (
     "not of tokens: take off a dimension of size 1 (row[0]); for the choices of multiple choice, give "
     "quadrat.lengths(dataset, choices=True); else measure another column, or give the lengths yourself"
@@ -78,11 +80,11 @@ def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bo
         return found
     if isinstance(dataset, (list, tuple)):
         return measure(_chunks(dataset), len(dataset), column, bare=True)
+    if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
+        return _of_arrow(dataset, column)
     torch = sys.modules.get("torch.utils.data")
     if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
-    if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
-        return _of_arrow(dataset, column)
     return _of_other(dataset, column)
 
 
@@ -245,9 +247,10 @@ def is_arrow(value: Any) -> bool:
 
 
 def _of_arrow(source: Any, column: str) -> IntArray:
-    with needs("quadrat.lengths of Arrow data"):
-        import pyarrow as pa
-
+    if sys.modules.get("pyarrow") is None:
+        with needs("quadrat.lengths of Arrow data"):
+            import pyarrow  # noqa: F401
+    pa: Any = sys.modules["pyarrow"]
     values = source if isinstance(source, (pa.Table, pa.Array, pa.ChunkedArray)) else _imported(source)
     if isinstance(values, pa.Table):
         try:
@@ -277,13 +280,12 @@ def _list_lengths(values: Any, column: str) -> IntArray:
     import pyarrow as pa
 
     several = isinstance(values, pa.ChunkedArray)
-    kind, chunks = values.type, [*map(values.chunk, range(values.num_chunks))] if several else [values]
-    if isinstance(kind, pa.BaseExtensionType):
+    kind, chunks = values.type, values.chunks if several else [values]
+    if kind.id == _EXTENSION:
         chunks = [chunk.storage for chunk in chunks]
-    if not _is_list_type(kind):
-        raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
     if not _holds_tokens(kind):
-        raise TypeError(f"column {column!r} holds {values.type}, {_NO_TOKENS}")
+        why = _NO_TOKENS if _is_list_type(kind) else "and only lists have lengths: tokenize texts first"
+        raise TypeError(f"column {column!r} holds {values.type}, {why}")
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
@@ -300,18 +302,15 @@ def _lengths_of_chunk(values: Any) -> IntArray:
 
 
 def _is_list_type(kind: Any) -> bool:
-    import pyarrow as pa
-
-    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-    return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
+    return (kind.storage_type if kind.id == _EXTENSION else kind).id in _LISTS
 
 
 def _holds_tokens(kind: Any) -> bool:
     """True for a type of lists whose items are neither lists nor mappings."""
     import pyarrow as pa
 
-    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-    return _is_list_type(kind) and not pa.types.is_nested(kind.value_type)
+    kind = kind.storage_type if kind.id == _EXTENSION else kind
+    return kind.id in _LISTS and not pa.types.is_nested(kind.value_type)
 
 
 def _without_nulls(found: IntArray, column: str) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 _QUIET = 1.0  # seconds before there is a progress bar
@@ -20,9 +21,14 @@ class NoBar:
 
 
 def progress_bar(rows: int, what: str) -> Any:
-    """A progress bar of so many rows, to be entered and updated; one that shows nothing where tqdm is missing."""
+    """A progress bar of so many rows, to be entered and updated.
+
+    It shows nothing where tqdm is missing, and where nobody sees it, which tqdm takes longer to find out.
+    """
+    if hasattr(sys.stderr, "isatty") and not sys.stderr.isatty():
+        return NoBar()
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         return NoBar()
-    return tqdm(total=rows, desc=what, unit="row", delay=_QUIET, disable=None)
+    return tqdm(total=rows, desc=what, unit="row", delay=_QUIET)
