@@ -51,10 +51,11 @@ sides = st.sampled_from(["right", "left"])
 @given(lengths, sides, st.sampled_from([None, 8, 64]), st.booleans())
 def test_padding(sizes: list[int], side: str, multiple: int | None, further: bool) -> None:
     rows = [{"input_ids": list(range(3, 3 + n)), "token_type_ids": [n % 2] * n, "label": n} for n in sizes]
+    options: dict[str, Any] = {"pad_to_multiple_of": multiple}
     if further:
+        options["pad_values"] = {"weight": 0.5, "flag": True}
         for row, n in zip(rows, sizes, strict=True):
             row.update(weight=[n / 7] * n, flag=[bool(n % 3)] * (n % 5))
-    options = {"pad_to_multiple_of": multiple, "pad_values": {"weight": 0.5, "flag": True}}
     tokenizer = make_tokenizer(padding_side=side)
     collator, deferring = (quadrat.DataCollatorWithPadding(tokenizer, deferred=one, **options) for one in (False, True))
     assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
