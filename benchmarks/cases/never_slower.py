@@ -1,30 +1,37 @@
 """Code that quadrat replaces, at sizes from 1 to 512: no replacement may be slower.
 
-Containers of evaluations, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, and
-collators made for each batch. The status is 1 if a ratio is below 0.95, and the difference a microsecond or more.
+Containers of evaluations, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, collators
+made for each batch, and rows of many classes. The status is 1 if a ratio is below 0.95, and the difference a
+microsecond or more. Rows of some classes fall back, which costs a few microseconds: they are in batches of 128 or more.
 """
 
+import array
+import collections
 import contextlib
 import copy
 import itertools
+import tempfile
+import types
 from collections.abc import Callable, Iterator
+from dataclasses import make_dataclass
 from functools import partial
 from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import torch
 import transformers
 from datasets.iterable_dataset import ArrowExamplesIterable
-from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils.data import IterableDataset
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
+from transformers import DataCollatorWithPadding
 from transformers.trainer_pt_utils import EvalLoopContainer, nested_concat
 
 import quadrat
 from benchmarks.measure import Call, Case, Cases, Way
+from benchmarks.workload import tokenizer
 
 SIZES = (1, 2, 8, 32, 128, 512)
 STREAMED = 1024  # rows of a stream; the size is that of its batches
@@ -42,14 +49,6 @@ def pair(theirs: Call, ours: Call | None = None, patch: Callable[[], Any] | None
     ways = {"without quadrat": theirs, "quadrat": Way(ours or theirs, around=patched)}
     # Turns are short, so that other processes seldom fall into one.
     return Case(ways, containers=False, rounds=51, shortest=200_000, least=0.95)
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "cat": 2}, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    made = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
-    made.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
-    return made
 
 
 def rows_of(size: int) -> list[dict[str, list[int]]]:
@@ -84,28 +83,10 @@ def evaluations(size: int) -> dict[str, Case]:
     return found
 
 
-class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index]
-
-
-class Stream(IterableDataset):  # type: ignore[type-arg]
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.rows)
-
-
 def lengths(size: int) -> dict[str, Case]:
     rows = rows_of(size)
-    data, table = Rows(rows), pa.table({"input_ids": [row["input_ids"] for row in rows]})
+    data: Any = torch.utils.data.Subset(rows, range(size))  # type: ignore[arg-type]
+    table = pa.table({"input_ids": [row["input_ids"] for row in rows]})
 
     def by_arrow() -> Any:
         return pyarrow.compute.list_value_length(table["input_ids"]).to_numpy().astype(np.int64)
@@ -137,7 +118,8 @@ def padding(size: int) -> dict[str, Case]:
 def streams(size: int) -> dict[str, Case]:
     theirs, ours = (make(tokenizer()) for make in (DataCollatorWithPadding, quadrat.DataCollatorWithPadding))
     rows = [{"input_ids": [2] * 40, "attention_mask": [1] * 40} for _ in range(STREAMED)]
-    kinds = {"torch": Stream(rows), "datasets": datasets.Dataset.from_list(rows).to_iterable_dataset()}
+    plain = type("Stream", (IterableDataset,), {"__iter__": lambda _: iter(rows)})
+    kinds = {"torch": plain(), "datasets": datasets.Dataset.from_list(rows).to_iterable_dataset()}
     found = {}
     for kind, stream in kinds.items():
         batched = quadrat.BatchedStream(stream, max_tokens=40 * size, window=512)
@@ -215,7 +197,7 @@ def own_code(size: int) -> dict[str, Case]:
         }
         streams = {
             "a stream": stream,
-            "a stream without features": stream_of(table, 64, None),
+            "a stream without features": stream_of(pa.concat_tables([table] * 4), 64, None),
             "a stream of tables of two rows": stream_of(table, 2, features),
             "interleaved streams": datasets.interleave_datasets([stream_of(table, 64, features)] * 2),
             "a shuffled stream": stream.shuffle(seed=0, buffer_size=100),
@@ -243,9 +225,52 @@ def made_anew(size: int) -> dict[str, Case]:
     return found
 
 
+def mapped(row: list[int]) -> Any:
+    with tempfile.TemporaryFile() as file:
+        made = np.memmap(file, np.int64, "w+", shape=len(row))
+    made[:] = row
+    return made
+
+
+def ids(form: Callable[[list[int]], Any]) -> Callable[[Any], Any]:
+    return lambda row: row | {"input_ids": form(row["input_ids"])}
+
+
+PADS, STACKS, JOINS = "DataCollatorWithPadding", "DefaultDataCollator", "DataCollatorWithFlattening"
+SUBCLASS = type("Subclass", (torch.Tensor,), {})
+EXAMPLE = make_dataclass("Example", ["input_ids", "label"])
+# Features of other classes, or with rows of other classes than lists, arrays and tensors, and what collates them.
+CLASSES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "np.memmap": (PADS, ids(mapped)),
+    "nn.Parameter": (PADS, ids(lambda row: torch.nn.Parameter(torch.tensor(row), requires_grad=False))),
+    "a subclass of torch.Tensor": (PADS, ids(lambda row: torch.tensor(row).as_subclass(SUBCLASS))),
+    "BatchFeature": (PADS, transformers.BatchFeature),
+    "MappingProxyType": (PADS, types.MappingProxyType),
+    "ChainMap": (PADS, collections.ChainMap),
+    "dataclass": (STACKS, lambda row: EXAMPLE(**row)),
+    "range, falls back": (STACKS, ids(lambda row: range(len(row)))),
+    "deque, falls back": (STACKS, ids(collections.deque)),
+    "array.array, falls back": (JOINS, ids(partial(array.array, "q"))),
+    "memoryview, falls back": (JOINS, ids(lambda row: memoryview(np.array(row)))),
+    "pyarrow.Array, falls back": (JOINS, ids(pa.array)),
+    "pandas.Series, falls back": (JOINS, ids(pd.Series)),
+}
+
+
+def classes(size: int) -> dict[str, Case]:
+    found, equal = {}, [{"input_ids": [2] * 48, "label": 1} for _ in range(size)]
+    for name, (collator, form) in CLASSES.items():
+        if size >= 128 or "falls back" not in name:
+            given = [form(row) for row in (rows_of(size) if collator == PADS else equal)]
+            options = {"tokenizer": tokenizer()} if collator == PADS else {}
+            calls = (partial(getattr(home, collator)(**options), given) for home in (transformers, quadrat))
+            found[f"{collator}, {name}"] = pair(*calls)
+    return found
+
+
 def cases(*, quick: bool) -> Cases:
     found: Cases = {}
-    for make in (evaluations, lengths, padding, streams, access, own_code, made_anew):
+    for make in (evaluations, lengths, padding, streams, access, own_code, made_anew, classes):
         for size in SIZES[:2] if quick else SIZES:
             for name, case in make(size).items():
                 case.facts = {"name": name, "size": size}
