@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "../../kernels/flat_rows.hpp"
@@ -24,22 +26,10 @@ Plan parse_plan(py::tuple steps, py::dict values) {
 }
 
 BatchLayout layout_of(const py::tuple& fields) {
-    std::size_t next = 0;
-    const auto number = [&] { return fields[next++].cast<std::int64_t>(); };
     BatchLayout layout{};
-    layout.width = number();
-    layout.multiple_of = number();
-    layout.side = fields[next++].cast<Side>();
-    layout.separator = fields[next++];
-    layout.start = number();
-    layout.align_to = number();
-    layout.total = number();
-    layout.continue_positions = fields[next++].cast<bool>();
-    layout.choices = number();
-    layout.completions = number();
-    layout.prompts = fields[next++].cast<bool>();
-    layout.batched = fields[next++].cast<bool>();
-    layout.seq_lengths = number();
+    std::size_t next = 0;
+    const auto read = [&](auto&... field) { ((field = fields[next++].cast<std::decay_t<decltype(field)>>()), ...); };
+    std::apply(read, BatchLayout::fields(layout));
     if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0 ||
         layout.completions < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "../casters.hpp"
@@ -81,10 +82,15 @@ struct BatchLayout {
     std::int64_t seq_lengths = -1;
 
     bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
+    // References to the fields, in the order of the tuples that Python has.
+    template <typename Layout>
+    static auto fields(Layout& of) {
+        return std::tie(of.width, of.multiple_of, of.side, of.separator, of.start, of.align_to, of.total,
+                        of.continue_positions, of.choices, of.completions, of.prompts, of.batched, of.seq_lengths);
+    }
     // What `layout_of` makes this layout of.
     py::tuple as_tuple() const {
-        return py::make_tuple(width, multiple_of, side, separator, start, align_to, total, continue_positions, choices,
-                              completions, prompts, batched, seq_lengths);
+        return std::apply([](const auto&... field) { return py::make_tuple(field...); }, fields(*this));
     }
 };
 
