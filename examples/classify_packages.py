@@ -15,6 +15,7 @@ build/demo.png.
 
     python examples/classify_packages.py
     python examples/classify_packages.py --text reviews.txt --batch-size 16 --epochs 3 --seed 1
+    python examples/classify_packages.py --gpu
 
 `--text` takes your own file: `.txt` with a label, a tab and a text a line, or `.jsonl` with a "text" and a "label".
 """
@@ -57,7 +58,8 @@ import quadrat
 
 MAX_TOKENS = 512
 HELD_OUT = 0.1  # of the texts
-LEARNING_RATE = 5e-3
+LEARNING_RATE = 3e-3
+WINDOW = 512
 SMOOTHED = 10  # steps of which a loss in the picture is the mean
 WAYS = ("transformers", "quadrat, token budget", "quadrat, same batches")
 
@@ -141,12 +143,10 @@ class RecordingTrainer(Trainer):
         return loss
 
 
-class LossOnTheBar(ProgressCallback):
-    """Shows the latest loss on the progress bar instead of printing a line for each step."""
+class QuietBar(ProgressCallback):
+    """A progress bar without lines of losses."""
 
-    def on_log(self, *args: Any, logs: dict[str, Any], **kwargs: Any) -> None:
-        if self.training_bar is not None and "loss" in logs:
-            self.training_bar.set_postfix(loss=f"{float(logs['loss']):.3f}")
+    def on_log(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 def load(text: Path | None, per_package: int) -> Corpus:
@@ -173,19 +173,20 @@ def encode(tokenizer: PreTrainedTokenizerBase, corpus: Corpus, positions: list[i
     ]
 
 
-def small_bert(tokenizer: PreTrainedTokenizerBase, label_count: int) -> BertForSequenceClassification:
-    """A BERT small enough to learn the task from random weights in a minute without a GPU."""
+def bert(tokenizer: PreTrainedTokenizerBase, label_count: int, *, base: bool) -> BertForSequenceClassification:
+    """A BERT with random weights: of the size of bert-base, or small enough to learn in a minute on a CPU."""
+    width, layers = (768, 12) if base else (64, 1)
     config = BertConfig(
         vocab_size=len(tokenizer),
-        hidden_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=128,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=12 if base else 2,
+        intermediate_size=4 * width if base else 2 * width,
         max_position_embeddings=MAX_TOKENS,
         # With dropout here PyTorch does not use its fused attention, and a step takes several times as long.
         attention_probs_dropout_prob=0.0,
         # Larger than usual: without pretraining, small weights take most of these few steps to grow.
-        initializer_range=0.1,
+        initializer_range=0.02 if base else 0.1,
         pad_token_id=tokenizer.pad_token_id,
         num_labels=label_count,
     )
@@ -204,22 +205,22 @@ def run(way: str, task: Task, options: argparse.Namespace) -> Outcome:
     set_seed(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         trainer = RecordingTrainer(
-            model=small_bert(task.tokenizer, task.label_count),
+            model=bert(task.tokenizer, task.label_count, base=options.gpu),
             args=TrainingArguments(
                 output_dir=folder,
                 num_train_epochs=options.epochs,
                 per_device_train_batch_size=options.batch_size,
                 per_device_eval_batch_size=options.batch_size,
-                learning_rate=LEARNING_RATE,
+                learning_rate=1e-4 if options.gpu else LEARNING_RATE,
                 warmup_steps=10,
-                logging_steps=1,
                 save_strategy="no",
                 report_to="none",
                 disable_tqdm=not sys.stderr.isatty(),
                 seed=options.seed,
-                # On a GPU two runs with the same collator can differ, because some kernels add in any order.
-                use_cpu=True,
-                dataloader_pin_memory=False,
+                use_cpu=not options.gpu,
+                bf16=options.gpu,
+                full_determinism=options.gpu,  # some kernels add in any order otherwise
+                dataloader_pin_memory=options.gpu,
             ),
             data_collator=timed,
             train_dataset=task.train,
@@ -230,9 +231,10 @@ def run(way: str, task: Task, options: argparse.Namespace) -> Outcome:
         trainer.remove_callback(ProgressCallback)
         trainer.remove_callback(PrinterCallback)
         if not trainer.args.disable_tqdm:
-            trainer.add_callback(LossOnTheBar)
+            trainer.add_callback(QuietBar)
         if way == WAYS[1]:
-            quadrat.batch_by_tokens(trainer)
+            # Rows are sorted by length within windows; small ones mix these few texts better.
+            quadrat.batch_by_tokens(trainer, window=WINDOW)
         start = time.perf_counter()
         trainer.train()
         moments, collation = [moment - start for moment in trainer.moments], [*timed.seconds]
@@ -308,11 +310,9 @@ def draw(outcomes: dict[str, Outcome], path: Path) -> None:
     axes = figure.subplots()
     for way, colour, style in zip(WAYS, ("tab:gray", "tab:blue", "black"), ("-", "-", ":"), strict=True):
         run = outcomes[way]
-        sums = (
-            np.convolve(of, np.ones(SMOOTHED), mode="valid") for of in (np.multiply(run.losses, run.rows), run.rows)
-        )
-        mean = np.divide(*sums)
-        moments = run.moments[len(run.moments) - len(mean) :]
+        steps = np.ones(min(SMOOTHED, len(run.losses)))
+        sums, rows = (np.convolve(of, steps, "valid") for of in (np.multiply(run.losses, run.rows), run.rows))
+        mean, moments = sums / rows, run.moments[len(steps) - 1 :]
         axes.plot(moments, mean, style, color=colour, label=f"{way}: {run.epoch:.1f} s an epoch")
         axes.plot(moments[-1], mean[-1], "o", color=colour)
     axes.set_xlabel("seconds of training")
@@ -336,19 +336,18 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fine-tune a small BERT in three ways, and compare losses and times.")
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--text", type=Path, help="labelled texts, .txt or .jsonl; without, docstrings of packages")
-    parser.add_argument("--per-package", type=positive, default=600, help="docstrings of each package")
+    parser.add_argument("--per-package", type=positive, default=400, help="docstrings of each package")
     parser.add_argument("--batch-size", type=positive, default=32, help="texts per batch")
-    parser.add_argument("--epochs", type=positive, default=1, help="epochs of each run")
+    parser.add_argument("--epochs", type=positive, default=2, help="epochs of each run")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split, weights and order")
+    parser.add_argument("--gpu", action="store_true", help="train a model of the size of bert-base on a GPU")
     parser.add_argument("--picture", type=Path, default=Path("build/demo.png"), help="file of the picture")
     return parser.parse_args()
 
 
 def main() -> int:
     options = parse_arguments()
-    # File names and package names are printed as they are, without colours for the numbers in them.
-    console = Console(highlight=False)
-    errors = Console(stderr=True, highlight=False)
+    console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
 
     console.print(f"Reading {options.text or 'the docstrings of installed packages'} ...", markup=False)
     try:
@@ -368,8 +367,7 @@ def main() -> int:
         label_count=len(corpus.label_names),
     )
     median = statistics.median(len(example["input_ids"]) for example in task.train)
-    sizes = f"{len(task.train)} texts to train on, {len(task.held_out)} held out"
-    console.print(f"{sizes}; median length {median:.0f} tokens, at most {MAX_TOKENS}")
+    console.print(f"{len(task.train)} texts to train on; median length {median:.0f} tokens, at most {MAX_TOKENS}")
 
     outcomes: dict[str, Outcome] = {}
     for number, way in enumerate(WAYS, start=1):

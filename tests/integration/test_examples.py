@@ -22,7 +22,6 @@ def run(*arguments: object) -> str:
 FEW = ("--steps", 3, "--batch-size", 4, "--per-package", 20)
 # Examples, their arguments and what they say.
 RUNS = [
-    ("classify_packages.py", ("--steps", 4), "Identical losses at all 4 steps"),
     *(("arrow_dataset.py", ("--per-package", 20, "--workers", n), "batches are identical") for n in (0, 2)),
     (
         "map_with_collator.py",
@@ -48,15 +47,30 @@ def test_example(example, arguments, promise):
     assert promise in run(*strict, EXAMPLES / example, *arguments)
 
 
+def assert_trained_three_times(said, steps, picture):
+    assert f"identical losses at all {steps} steps" in said
+    assert said.count("An epoch takes ") == 2  # when two have run, and at the end
+    assert re.search(rf"^ *steps with the same loss +{steps} of {steps} *$", said, re.MULTILINE)
+    _, same, budget = (float(one) for one in re.search(r"of these, padding((?: +\d+\.\d%){3})", said)[1].split("%")[:3])
+    assert budget <= same
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_classify_packages(tmp_path):
+    options = ("--per-package", 20, "--epochs", 1, "--picture", tmp_path / "folder/demo.png")
+    assert_trained_three_times(run(EXAMPLES / "classify_packages.py", *options), 5, options[-1])
+
+
 def test_classify_a_file_of_ones_own(tmp_path):
     lines = [
         {"text": " ".join(f"{word}{n * k % 17}" for k in range(9)), "label": word}
-        for n in range(120)
+        for n in range(60)
         for word in ("alpha", "beta")
     ]
-    path = tmp_path / "texts.jsonl"
+    path, picture = tmp_path / "texts.jsonl", tmp_path / "demo.png"
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert "Identical losses at all 3 steps" in run(EXAMPLES / "classify_packages.py", "--text", path, "--steps", 3)
+    options = ("--text", path, "--epochs", 1, "--picture", picture)
+    assert_trained_three_times(run(EXAMPLES / "classify_packages.py", *options), 4, picture)
 
 
 def test_sentence_pairs():
