@@ -242,6 +242,14 @@ BAD = {
         *(ValueError, r"output\[0\] has the shape \(2, 2, 3\) for rows 2, 0, and \(1, 1, 5\) for row 1"),
         lambda: called(lambda ids: (np.ones((len(ids), *ids.shape)),)),
     ),
+    "padding of flags": (
+        *(ValueError, r"output\['flags'\] has batches of several widths, and padding_value=-100 is not one of bool"),
+        lambda: called(lambda ids: {"flags": torch.from_numpy(ids) > 0}),
+    ),
+    "padding of small numbers": (
+        *(ValueError, "padding_value=nan is not one of uint8: give another one"),
+        lambda: called(lambda ids: ids.astype(np.uint8), padding_value=float("nan")),
+    ),
     "outputs left out": (ValueError, "2 outputs for 3 batches", lambda: planned(max_tokens=6).restore([[1], [2]])),
     "no processes": (RuntimeError, "init_process_group first", lambda: called(len, world_size=2)),
     "no such rank": (ValueError, "rank", lambda: planned(world_size=2, rank=2)),

@@ -152,7 +152,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
 
         Raises:
             TypeError, ValueError: when an output has too few or too many rows, or another structure than the first; the
-                message names the rows.
+                message names the rows. ValueError when its dtype cannot hold the `padding_value` that it needs.
             RuntimeError: with several processes, when `torch.distributed` has not been initialised.
         """
         outputs, numbers = list(outputs), self.row_numbers

@@ -79,13 +79,24 @@ class Restoring(NamedTuple):
         dtype = functools.reduce(promote, {array.dtype for array in arrays})
         widths = {array.shape[1:2] for array in arrays}
         shape = self.total, *max(widths), *shape[2:]
-        fill = self.padding if len(widths) > 1 else 0
+        fill = self._padding_of(dtype, name) if len(widths) > 1 else 0
         made = first.new_full(shape, fill, dtype=dtype) if tensors else np.full(shape, fill, dtype)
         for rows, array in zip(self.places, arrays, strict=True):
             at = sys.modules["torch"].from_numpy(rows).to(made.device) if tensors else rows
             target = (at, slice(array.shape[1])) if len(widths) > 1 else at
             made[target] = array.to(made) if tensors else array
         return made
+
+    def _padding_of(self, dtype: Any, name: str) -> Any:
+        kind = str(dtype).rpartition(".")[2]
+        if kind == "bool" or "int" in kind:
+            least, most = (0, 1) if kind == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
+            if not (least <= self.padding <= most and self.padding == int(self.padding)):
+                raise ValueError(
+                    f"{name} has batches of several widths, and padding_value={self.padding!r} is not one of {kind}: "
+                    "give another one, or a list or a Ragged with one item for each row"
+                )
+        return self.padding
 
     def _ragged(self, parts: Sequence[Any]) -> Any:
         values = [part.values[part.facts.first : part.facts.last] for part in parts]
