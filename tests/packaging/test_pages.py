@@ -107,6 +107,24 @@ def test_the_menu_has_each_page() -> None:
     assert len(menu) == len(set(menu))
 
 
+def test_no_two_pages_have_one_title() -> None:
+    """The title of a page is its name in the menu, else its heading, else the name of its file."""
+    titles: dict[str, list[str]] = {}
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for label, place in re.findall(r"(?m)^ +- (?:(.+): )?([\w/.-]+\.md)$", menu):
+        page = next((PAGES[name] for name in (f"docs/{place}", place) if name in PAGES), None)
+        heading = re.search(r"(?m)^# (.+)$", page.read_text(encoding="utf-8")) if page else None
+        titles.setdefault(label or (heading[1] if heading else Path(place).stem), []).append(place)
+    assert {title: places for title, places in titles.items() if len(places) > 1} == {}
+
+
+def test_pages_are_short() -> None:
+    """At most this many words, as `wc -w` counts them. The changelog grows with each release and has no limit."""
+    limits = {"README.md": 900, "CONTRIBUTING.md": 1200, "docs/architecture.md": 1250, "CHANGELOG.md": 10**9}
+    words = {page: len(path.read_text(encoding="utf-8").split()) for page, path in PAGES.items()}
+    assert {page: count for page, count in words.items() if count > limits.get(page, 1800)} == {}
+
+
 SOURCES = [
     f"/{path.relative_to(ROOT).as_posix()}"
     for folder in ("python", "csrc", "tests", "benchmarks", "examples", "cmake")
