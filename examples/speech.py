@@ -76,7 +76,7 @@ def wav2vec2(rows: list[dict[str, Any]], tokenizer: Any) -> tuple[Any, Dataset, 
             for row in rows
         ]
     )
-    return transformers.Wav2Vec2ForCTC(config), data, processor, quadrat.DataCollatorCTCWithPadding(processor)
+    return transformers.Wav2Vec2ForCTC(config), data, processor, quadrat.speech.DataCollatorCTCWithPadding(processor)
 
 
 def whisper(rows: list[dict[str, Any]], tokenizer: Any) -> tuple[Any, Dataset, Any, Any]:
@@ -103,7 +103,7 @@ def whisper(rows: list[dict[str, Any]], tokenizer: Any) -> tuple[Any, Dataset, A
             for row in rows
         ]
     )
-    collator = quadrat.DataCollatorSpeechSeq2SeqWithPadding(processor, START, forward_attention_mask=False)
+    collator = quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(processor, START, forward_attention_mask=False)
     return transformers.WhisperForConditionalGeneration(config), data, processor, collator
 
 

@@ -52,7 +52,7 @@ def table(columns: dict[str, list[Any]]) -> pa.Table:
 
 
 def cases(*, quick: bool) -> Cases:
-    quadrat.patch_datasets()  # the reference's features come from the original all the same
+    quadrat.data.patch_datasets()  # the reference's features come from the original all the same
     language = "DataCollatorForLanguageModeling"
     return {
         "fetch and pad": lambda: fetched("DataCollatorWithPadding", saved()),

@@ -121,7 +121,7 @@ def cases(*, quick: bool) -> Cases:
             "feature_extractor.pad, arrays": (None,),
             "copied collator, a Dataset": (copied,),
             "copied collator, a Dataset with_format('numpy')": (copied, "numpy"),
-            "DataCollatorCTCWithPadding, a Dataset": (quadrat.DataCollatorCTCWithPadding,),
+            "DataCollatorCTCWithPadding, a Dataset": (quadrat.speech.DataCollatorCTCWithPadding,),
         }.items():
             found[name + said] = partial(batch, masked, *made)
     return found | {cls.__name__: partial(extractor, cls) for cls in classes()}

@@ -90,7 +90,7 @@ def budget(rows: int, *, listed: bool) -> Case:
 
 def packed(rows: int, strategy: str) -> Case:
     lengths = row_lengths(rows)
-    ways: dict[str, Any] = {"quadrat": lambda: quadrat.plan_packs(lengths, LONGEST, strategy)}
+    ways: dict[str, Any] = {"quadrat": lambda: quadrat.batching.plan_packs(lengths, LONGEST, strategy)}
     if strategy != "best_fit":
         return job(lengths, ways)
     table = pa.table({"input_ids": lists(lengths, pa.nulls(int(lengths.sum())))})
@@ -144,7 +144,7 @@ def plan(rows: int, kind: str) -> Case:
     lengths = row_lengths(rows)
     fewest = None
     if kind.startswith("pack"):
-        batches: Any = quadrat.plan_packs(lengths, LONGEST, kind.removeprefix("pack, "))  # type: ignore[arg-type]
+        batches: Any = quadrat.batching.plan_packs(lengths, LONGEST, kind.removeprefix("pack, "))  # type: ignore[arg-type]
         room, fewest = len(batches) * LONGEST, -(-int(lengths.sum()) // LONGEST)
     else:
         batches = np.array_split(np.random.default_rng(1).permutation(rows), rows // BATCH)

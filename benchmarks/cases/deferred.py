@@ -20,6 +20,7 @@ import quadrat
 from benchmarks.measure import GPU as HAS_GPU
 from benchmarks.measure import Case, Cases, Sample, own, same, synchronised
 from benchmarks.workload import MAX_LENGTH, ROWS, pair, tokenizer
+from quadrat.deferred import DeferredBatch
 
 GPU = "needed"
 DEVICE = torch.device("cuda" if HAS_GPU else "cpu")
@@ -51,7 +52,7 @@ def check(dataset: list[Any]) -> None:
 
 
 def bytes_that_travel(batch: Any) -> int:
-    return batch.nbytes if isinstance(batch, quadrat.DeferredBatch) else sum(value.nbytes for value in batch.values())
+    return batch.nbytes if isinstance(batch, DeferredBatch) else sum(value.nbytes for value in batch.values())
 
 
 def loader(dataset: list[Any], collate: Any, workers: int) -> DataLoader[Any]:

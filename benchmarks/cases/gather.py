@@ -23,7 +23,7 @@ MORE_STEPS = (800, 1500, 3000)
 ROWS, CLASSES = 8, 16
 # tokens, mean length, numbers a token
 UNPADDED = ((20_000, 128, 1), (1_000_000, 128, 1), (1_000_000, 512, 1), (300_000, 128, 16), (3_000_000, 128, 16))
-CONTAINERS = {"transformers": EvalLoopContainer, "quadrat": quadrat.EvalLoopContainer}
+CONTAINERS = {"transformers": EvalLoopContainer, "quadrat": quadrat.evaluation.EvalLoopContainer}
 
 
 def batches(steps: int) -> Iterator[torch.Tensor]:

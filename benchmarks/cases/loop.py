@@ -40,7 +40,7 @@ def random_batches(_: Any) -> dict[str, Any]:
 
 def grouped(rows: Any) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
-    order = quadrat.LengthGroupedSampler(ROWS, lengths=quadrat.lengths(rows).tolist(), generator=generator)
+    order = quadrat.batching.LengthGroupedSampler(ROWS, lengths=quadrat.lengths(rows).tolist(), generator=generator)
     return {"batch_size": ROWS, "sampler": order}
 
 
@@ -80,7 +80,7 @@ def epoch(way: str, workers: int, rows: Any, train: bool) -> tuple[Sample, list[
     """One epoch in this process: the times, the tokens computed for a real one, and the loss of each step."""
     package, batches_of = WAYS[way]
     if package is quadrat:
-        quadrat.patch_datasets()
+        quadrat.data.patch_datasets()
     collate = package.DataCollatorWithPadding(tokenizer())
     loader = DataLoader(rows, collate_fn=collate, num_workers=workers, **batches_of(rows))
     network = model() if train else None

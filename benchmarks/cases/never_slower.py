@@ -73,10 +73,10 @@ def evaluations(size: int) -> dict[str, Case]:
         "tokens": torch.zeros(8, 64, 4),
     }
     two = [torch.zeros(size, 2), torch.ones(size, 2)]
-    found = {"concat_padded of two": pair(partial(nested_concat, *two), partial(quadrat.concat_padded, two))}
+    found = {"concat_padded of two": pair(partial(nested_concat, *two), partial(quadrat.evaluation.concat_padded, two))}
     for name, batch in kinds.items():
         for every, moved in ((None, ""), (10, ", moved every 10")):
-            containers = EvalLoopContainer, quadrat.EvalLoopContainer
+            containers = EvalLoopContainer, quadrat.evaluation.EvalLoopContainer
             found[f"evaluation, {name}{moved}"] = pair(
                 *(partial(evaluated, each, batch, size, every) for each in containers)
             )
@@ -111,7 +111,7 @@ def padding(size: int) -> dict[str, Case]:
             )
         if framework != "np":
             tokenize = partial(tok, texts, padding=True, return_tensors=framework)
-            found[f"tokenizer(padding=True), {said}"] = pair(tokenize, patch=quadrat.patch_tokenizers)
+            found[f"tokenizer(padding=True), {said}"] = pair(tokenize, patch=quadrat.tokenizers.patch_tokenizers)
     return found
 
 
@@ -123,7 +123,7 @@ def streams(size: int) -> dict[str, Case]:
     found = {}
     for kind, stream in kinds.items():
         batched = quadrat.BatchedStream(stream, max_tokens=40 * size, window=512)
-        packed = quadrat.PackedStream(stream, max_length=40 * size, window=512)
+        packed = quadrat.data.PackedStream(stream, max_length=40 * size, window=512)
 
         def plainly(stream: Any = stream) -> int:
             batch, tokens = [], 0
@@ -153,7 +153,7 @@ def access(size: int) -> dict[str, Case]:
             "__getitems__": lambda data=data, everything=everything: list(data.__getitems__(everything)),
         }
         for call, made in calls.items():
-            found[f"{call}, {name or 'no format'}"] = pair(made, patch=quadrat.patch_datasets)
+            found[f"{call}, {name or 'no format'}"] = pair(made, patch=quadrat.data.patch_datasets)
     return found
 
 
@@ -204,7 +204,7 @@ def own_code(size: int) -> dict[str, Case]:
         }
         ways |= {kind: partial(by_batches, given, size) for kind, given in streams.items()}
         for kind, call in ways.items():
-            found[f"own code, {name}, {kind}"] = pair(call, patch=quadrat.patch_datasets)
+            found[f"own code, {name}, {kind}"] = pair(call, patch=quadrat.data.patch_datasets)
     return found
 
 

@@ -204,7 +204,7 @@ def cell(job: str, kind: str, count: int, longest: int) -> Case:
 
 
 def cases(*, quick: bool) -> Cases:
-    quadrat.patch_datasets()  # quadrat reads the unchanged data sets
+    quadrat.data.patch_datasets()  # quadrat reads the unchanged data sets
     rows, lengths = ((1, 32), (64, 512)) if quick else ((1, 8, 32, 128), (64, 512, 2048, 8192))
     grid = itertools.product(("padding", "flattening"), rows, lengths, INPUTS)
     return {

@@ -38,7 +38,7 @@ def padded() -> Case:
     stream, (reference, ours) = stored().to_iterable_dataset(), pair("DataCollatorWithPadding")
 
     def patched() -> Iterator[Any]:
-        with quadrat.patch_datasets():
+        with quadrat.data.patch_datasets():
             yield from DataLoader(stream, BATCH, collate_fn=ours)
 
     routes = {
@@ -72,13 +72,13 @@ def planned(of_a_stream: Any, of_a_dataset: Any, collate: Any, **options: Any) -
 def budget() -> Case:
     stream, collator = stored().to_iterable_dataset(), quadrat.DataCollatorWithPadding(tokenizer())
     sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(stored()), MAX_TOKENS)
-    batches = quadrat.BatchedDataset(stored(), sampler)
+    batches = quadrat.data.BatchedDataset(stored(), sampler)
     return planned(lambda: quadrat.BatchedStream(stream, MAX_TOKENS), batches, collator, batch_size=None)
 
 
 def packs() -> Case:
     stream, packed = stored().to_iterable_dataset(), quadrat.PackedDataset(stored(), MAX_TOKENS)
-    return planned(lambda: quadrat.PackedStream(stream, MAX_TOKENS), packed, quadrat.DataCollatorWithFlattening())
+    return planned(lambda: quadrat.data.PackedStream(stream, MAX_TOKENS), packed, quadrat.DataCollatorWithFlattening())
 
 
 @cache

@@ -1,14 +1,15 @@
 # The public names, and where each is at home: read at run time too.
 from quadrat import batching as batching
 from quadrat import bert_padding as bert_padding
+from quadrat import data as data
+from quadrat import deferred as deferred
 from quadrat import evaluation as evaluation
+from quadrat import speech as speech
 from quadrat import tokenizers as tokenizers
 from quadrat import trl as trl
 from quadrat import varlen as varlen
 from quadrat._core import __version__ as __version__
 from quadrat.batching.lengths import lengths as lengths
-from quadrat.batching.packing import plan_packs as plan_packs
-from quadrat.batching.samplers import LengthGroupedSampler as LengthGroupedSampler
 from quadrat.batching.token_budget import TokenBudgetBatchSampler as TokenBudgetBatchSampler
 from quadrat.collators.default import DefaultDataCollator as DefaultDataCollator
 from quadrat.collators.default import default_data_collator as default_data_collator
@@ -20,29 +21,17 @@ from quadrat.collators.permutation import (
     DataCollatorForPermutationLanguageModeling as DataCollatorForPermutationLanguageModeling,
 )
 from quadrat.collators.seq2seq import DataCollatorForSeq2Seq as DataCollatorForSeq2Seq
-from quadrat.collators.speech import DataCollatorCTCWithPadding as DataCollatorCTCWithPadding
-from quadrat.collators.speech import DataCollatorSpeechSeq2SeqWithPadding as DataCollatorSpeechSeq2SeqWithPadding
 from quadrat.collators.token_classification import (
     DataCollatorForTokenClassification as DataCollatorForTokenClassification,
 )
 from quadrat.collators.whole_word import DataCollatorForWholeWordMask as DataCollatorForWholeWordMask
-from quadrat.config import show_config as show_config
 from quadrat.data.arrow import ArrowDataset as ArrowDataset
-from quadrat.data.batched import BatchedDataset as BatchedDataset
 from quadrat.data.packed import PackedDataset as PackedDataset
 from quadrat.data.streams import BatchedStream as BatchedStream
-from quadrat.data.streams import PackedStream as PackedStream
-from quadrat.deferred.batch import DeferredBatch as DeferredBatch
-from quadrat.evaluation.containers import EvalLoopContainer as EvalLoopContainer
-from quadrat.evaluation.containers import without_padding as without_padding
 from quadrat.integration.adopt import from_transformers as from_transformers
 from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_tokens
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch_transformers as patch_transformers
-from quadrat.integration.patch_datasets import patch_datasets as patch_datasets
-from quadrat.integration.patch_tokenizers import patch_tokenizers as patch_tokenizers
-from quadrat.integration.patch_trl import patch_trl as patch_trl
-from quadrat.ops.concat import concat_padded as concat_padded
 from quadrat.ops.flatten import flatten as flatten
 from quadrat.ops.mask import attention_mask as attention_mask
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("quadrat", "quadrat.batching", "quadrat.evaluation", "quadrat.tokenizers", "quadrat.varlen")
-# The names of each package and the module of each; that of `quadrat.trl`, a module itself, is `quadrat`.
+_PACKAGES = ("batching", "config", "data", "deferred", "evaluation", "speech", "tokenizers", "varlen")
+# `quadrat.trl` is one too; not everybody has what its import needs.
+PACKAGES = ("quadrat", *(f"quadrat.{name}" for name in _PACKAGES))
+# The names of each package and the module of each; that of a module is the package itself.
 HOMES: dict[str, dict[str, str]] = {}
 _NEED_DATASETS = ("ArrowDataset", "patch_datasets")
 

@@ -130,7 +130,7 @@ def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens,
     if multiple_of == 1:
         assert flat.padding == packed.padding == 0
         assert packed.largest_batch <= options["max_length"]
-        assert packed.batches == len(quadrat.plan_packs(lengths, options["max_length"]))
+        assert packed.batches == len(quadrat.batching.plan_packs(lengths, options["max_length"]))
         assert flat.computed <= min(dynamic.computed, grouped.computed, budget.computed)
 
 

@@ -69,7 +69,7 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
         {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
         for name, cost in costs.items()
     ]
-    packs = quadrat.plan_packs(lengths, 40)
+    packs = quadrat.batching.plan_packs(lengths, 40)
     fewest = -(-lengths.sum() // 40)
     assert found["packing"] == {"packs": len(packs), "fewest": fewest, "fill": lengths.sum() / (40 * len(packs))}
     assert all("quadrat." in "".join(lines) for lines in found["code"].values())

@@ -106,19 +106,19 @@ def test_a_pinned_loader() -> None:
         assert all(torch.equal(made[name].cpu(), value) for name, value in expected.items())
 
 
-def padded() -> quadrat.DeferredBatch:
+def padded() -> quadrat.deferred.DeferredBatch:
     rows = [{"input_ids": [5] * n, "token_type_ids": [0] * n} for n in (500, 3, 77)]
     return quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True)(rows)
 
 
-def masked() -> quadrat.DeferredBatch:
+def masked() -> quadrat.deferred.DeferredBatch:
     rows = [{"input_ids": [9] * n} for n in (500, 3, 77)]
     return quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=True)(rows)
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 @pytest.mark.parametrize(("make", "kernel"), [(padded, "pad_columns"), (masked, "pad_masked")])
-def test_one_copy_and_one_launch(make: Callable[[], quadrat.DeferredBatch], kernel: str) -> None:
+def test_one_copy_and_one_launch(make: Callable[[], quadrat.deferred.DeferredBatch], kernel: str) -> None:
     """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
     batch = make().pin_memory()
     batch.to("cuda", non_blocking=True)

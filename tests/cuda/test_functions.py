@@ -148,7 +148,7 @@ def batch(width: int, dtype: Any) -> tuple[Any, dict[str, Any]]:
 @given(WIDTHS, DTYPES)
 def test_concat_padded_stays_there(widths: list[int], dtype: Any) -> None:
     batches = [batch(width, dtype) for width in widths]
-    tensor, named = quadrat.concat_padded(batches)
+    tensor, named = quadrat.evaluation.concat_padded(batches)
     expected = functools.reduce(trainer_pt_utils.nested_concat, batches)
     assert tensor.is_cuda
     assert torch.equal(tensor, expected[0])
@@ -158,7 +158,7 @@ def test_concat_padded_stays_there(widths: list[int], dtype: Any) -> None:
 @given(WIDTHS, DTYPES, st.sampled_from([1, 2, 9]), st.booleans())
 def test_containers(widths: list[int], dtype: Any, every: int, overwrite: bool) -> None:
     arrays = []
-    for make in (trainer_pt_utils.EvalLoopContainer, quadrat.EvalLoopContainer):
+    for make in (trainer_pt_utils.EvalLoopContainer, quadrat.evaluation.EvalLoopContainer):
         container = make()
         for step, width in enumerate(widths, start=1):
             given_batch = batch(width, dtype)
@@ -176,7 +176,7 @@ def test_containers(widths: list[int], dtype: Any, every: int, overwrite: bool) 
 
 @given(WIDTHS.filter(any), DTYPES)
 def test_ragged_containers(widths: list[int], dtype: Any) -> None:
-    container = quadrat.EvalLoopContainer(ragged=True)
+    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
     for width in widths:
         container.add(batch(width, dtype))
     rows, named = container.get_arrays()

@@ -30,13 +30,13 @@ def pair(cls: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
     return cls(*arguments, **options), cls(*arguments, deferred=True, **options)
 
 
-def on_emulated_device(deferred: quadrat.DeferredBatch) -> Any:
+def on_emulated_device(deferred: quadrat.deferred.DeferredBatch) -> Any:
     """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
     with emulated_launches():
         return deferred._wrapped(layout.make(deferred._plan, deferred._buffer.clone()) | deferred._held)
 
 
-def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:
+def sent(deferred: quadrat.deferred.DeferredBatch) -> quadrat.deferred.DeferredBatch:
     """As between processes."""
     file = io.BytesIO()
     ForkingPickler(file, pickle.HIGHEST_PROTOCOL).dump(deferred)
@@ -45,14 +45,14 @@ def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:
 
 def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
     """That a deferred batch becomes `expected`, however it gets there."""
-    assert isinstance(deferred, quadrat.DeferredBatch)
+    assert isinstance(deferred, quadrat.deferred.DeferredBatch)
     assert_same_batch(expected, on_emulated_device(deferred))
     assert list(deferred) == list(expected.keys())
     for name, value in reversed(list(expected.items())):
         assert name in deferred
         assert_same_value(name, value, deferred[name])
         assert deferred[name] is deferred[name]
-    for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.DeferredBatch(expected)):
+    for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.deferred.DeferredBatch(expected)):
         assert len(one) == len(expected)
         for _ in range(2):
             assert_same_batch(expected, one.to("cpu"))
@@ -293,7 +293,7 @@ def test_masks_in_workers():
 ROWS = [{"input_ids": [7, 8, 9], "label": 1}, {"input_ids": [7], "label": 0}]
 
 
-def deferred(**options: Any) -> quadrat.DeferredBatch:
+def deferred(**options: Any) -> quadrat.deferred.DeferredBatch:
     return quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True, **options)(copy.deepcopy(ROWS))
 
 
@@ -349,7 +349,7 @@ def test_switched_on_and_off():
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     for setting in (False, True, True, False, True):
         collator.deferred = setting
-        assert isinstance(collator(ROWS), quadrat.DeferredBatch if setting else BatchEncoding)
+        assert isinstance(collator(ROWS), quadrat.deferred.DeferredBatch if setting else BatchEncoding)
 
 
 def test_of_tensors():
@@ -363,7 +363,7 @@ def test_of_tensors():
         "empty": torch.empty(2, 0),
         "length": 3,
     }
-    batch = quadrat.DeferredBatch(tensors)
+    batch = quadrat.deferred.DeferredBatch(tensors)
     assert_becomes(batch, tensors)
     assert_same_batch(tensors, sent(batch).to("cpu"))
     assert type(send_to_device(batch, "cpu")) is dict

@@ -143,7 +143,7 @@ def call(name):
         elif name == "lengths":
             quadrat.unpad(tokens[token].reshape(rows, width, token), lengths=lengths[:rows])
         elif name == "pack":
-            quadrat.plan_packs(lengths, 100)
+            quadrat.batching.plan_packs(lengths, 100)
         elif name == "budget":
             list(quadrat.TokenBudgetBatchSampler(lengths, 1000))
 

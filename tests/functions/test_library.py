@@ -220,6 +220,6 @@ def test_tangents_are_not_lost():
                 call()
         assert forward_ad.unpack_dual(rows[[2, 0]].values).tangent.tolist() == [1] * 5
         assert forward_ad.unpack_dual(rows[2]).tangent.tolist() == [1] * 3
-        joined = quadrat.concat_padded([dual[None], torch.zeros(1, 2)])
+        joined = quadrat.evaluation.concat_padded([dual[None], torch.zeros(1, 2)])
         assert forward_ad.unpack_dual(joined).tangent.tolist() == [[1] * 5, [0] * 5]
-        assert quadrat.DeferredBatch({"x": dual}).to("cpu")["x"] is dual
+        assert quadrat.deferred.DeferredBatch({"x": dual}).to("cpu")["x"] is dual

@@ -13,7 +13,7 @@ def test_reprs():
     dataset = datasets.Dataset.from_dict({"input_ids": [[1, 2], [3]]})
     sampler = quadrat.TokenBudgetBatchSampler([1, 2], 8)
     assert repr(sampler) == "TokenBudgetBatchSampler(rows=2, max_tokens=8, world_size=1, rank=0, epoch=0)"
-    assert repr(quadrat.BatchedDataset(dataset, sampler)) == "BatchedDataset(rows=2, columns=None, epoch=0)"
+    assert repr(quadrat.data.BatchedDataset(dataset, sampler)) == "BatchedDataset(rows=2, columns=None, epoch=0)"
     patch = quadrat.patch_transformers()
     assert repr(patch) == "<quadrat.patch_transformers(): in force>"
     patch.undo()
@@ -73,7 +73,7 @@ def masked(**options):
         (TypeError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [1.0, 2.0]), "lengths must be integers"),
         (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
         (TypeError, lambda: quadrat.pad(["abc"]), "row 0 is the str 'abc': .* tokenize text first$"),
-        (TypeError, lambda: quadrat.without_padding(5), "compute_metrics must be a function, not 5"),
+        (TypeError, lambda: quadrat.evaluation.without_padding(5), "compute_metrics must be a function, not 5"),
         (
             TypeError,
             lambda: quadrat.bert_padding.pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2),
@@ -94,7 +94,7 @@ def test_are_refused(error, call, message):
     [
         lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8),
         lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8, shapes=2, overlong="alone"),
-        lambda rows: quadrat.plan_packs(rows, 8),
+        lambda rows: quadrat.batching.plan_packs(rows, 8),
         lambda rows: quadrat.PackedDataset(rows, 8),
         lambda rows: quadrat.batching.plan_shapes(rows, 8),
         lambda rows: quadrat.batching.plan_shapes(rows, 8, padded=False),

@@ -15,6 +15,7 @@ from hypothesis import given
 
 import quadrat
 from quadrat import bert_padding
+from quadrat.config import show_config
 from quadrat.ops import _device, _tokens
 from quadrat.support import gpu as launcher
 from quadrat.support import tensors
@@ -309,5 +310,5 @@ def test_kernels_say_why_there_are_none(situation):
 def test_the_configuration_says_so(situation, monkeypatch):
     if situation == "no device":
         monkeypatch.setattr(sys.modules["quadrat._cuda"], "description", lambda: "no device", raising=False)
-    shown = quadrat.show_config()["CUDA"]
+    shown = show_config()["CUDA"]
     assert shown.startswith({"not loadable": "does not load: libcuda.so.1"}.get(situation, situation))

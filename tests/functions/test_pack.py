@@ -1,4 +1,4 @@
-"""quadrat.plan_packs: what its docstring promises."""
+"""quadrat.batching.plan_packs: what its docstring promises."""
 
 import math
 from collections import Counter
@@ -32,7 +32,7 @@ def first_fit_decreasing(lengths, max_length):
 @given(lengths=LENGTHS, extra=st.integers(0, 60))
 def test_each_row_once_and_no_pack_too_full(strategy, lengths, extra):
     max_length = max(*lengths, 1) + extra
-    packs = quadrat.plan_packs(lengths, max_length, strategy)
+    packs = quadrat.batching.plan_packs(lengths, max_length, strategy)
     assert sorted(packs.values.tolist()) == list(range(len(lengths)))
     assert all(rows and sum(lengths[row] for row in rows) <= max_length for rows in packs.to_lists())
     assert len(packs) >= math.ceil(sum(lengths) / max_length)
@@ -47,14 +47,14 @@ def test_each_row_once_and_no_pack_too_full(strategy, lengths, extra):
 def test_no_more_packs_than_first_fit_where_best_fit_alone_needs_more():
     lengths = [100, 99, 95, 93, 92, 74, 70, 65, 60, 58, 44, 41, 39, 32, 31, 20, 19, 13, 10, 9, 3, 2]
     assert len(oracles.pack_rows(lengths, 100, "best")) == 12
-    assert len(quadrat.plan_packs(lengths, 100)) == 11
+    assert len(quadrat.batching.plan_packs(lengths, 100)) == 11
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(lengths=LENGTHS, max_length=st.integers(1, 30))
 def test_overlong_rows_in_pieces(strategy, lengths, max_length):
     """The n-th appearance of a row begins n times max_length tokens in: pieces cover each token of it once."""
-    packs = quadrat.plan_packs(lengths, max_length, strategy, overlong="split")
+    packs = quadrat.batching.plan_packs(lengths, max_length, strategy, overlong="split")
     rows, starts = packs.values, packing.piece_starts(packs, max_length)
     seen: Counter[int] = Counter()
     for row, start in zip(rows.tolist(), starts.tolist(), strict=True):
@@ -70,8 +70,8 @@ def test_overlong_rows_in_pieces(strategy, lengths, max_length):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(lengths=LENGTHS, max_length=st.integers(1, 30))
 def test_overlong_rows_cut(strategy, lengths, max_length):
-    packs = quadrat.plan_packs(lengths, max_length, strategy, overlong="truncate")
-    cut = quadrat.plan_packs(np.minimum(lengths, max_length), max_length, strategy)
+    packs = quadrat.batching.plan_packs(lengths, max_length, strategy, overlong="truncate")
+    cut = quadrat.batching.plan_packs(np.minimum(lengths, max_length), max_length, strategy)
     assert packs.to_lists() == cut.to_lists()
 
 
@@ -79,33 +79,33 @@ def test_overlong_rows_cut(strategy, lengths, max_length):
 def test_any_integers(kind):
     lengths = np.array([5, 3, 8, 2, 6], kind)
     for given_ in (lengths, lengths.tolist(), tuple(lengths), lengths[::-1][::-1]):
-        packs = quadrat.plan_packs(given_, 8)
+        packs = quadrat.batching.plan_packs(given_, 8)
         assert type(packs.values) is np.ndarray
         assert packs.values.dtype == packs.offsets.dtype == np.int64
         assert packs.to_lists() == [[2], [4, 3], [0, 1]]
-    packs = quadrat.plan_packs(torch.tensor([5, 3, 8, 2, 6], dtype=torch.int32), np.int64(8))
+    packs = quadrat.batching.plan_packs(torch.tensor([5, 3, 8, 2, 6], dtype=torch.int32), np.int64(8))
     assert packs.values.dtype == packs.offsets.dtype == torch.int64
     assert packs.to_lists() == [[2], [4, 3], [0, 1]]
 
 
 def test_large_packs():
     lengths = [2**40, 1, 2**40]
-    assert quadrat.plan_packs(lengths, 2**50, "first_fit").to_lists() == [[0, 2, 1]]
-    assert quadrat.plan_packs(lengths, 2**40 + 1, "first_fit").to_lists() == [[0, 1], [2]]
-    assert quadrat.plan_packs(lengths, 2**40, "in_order").to_lists() == [[0], [1], [2]]
-    assert quadrat.plan_packs([7, 9], 2**62).to_lists() == [[1, 0]], (
+    assert quadrat.batching.plan_packs(lengths, 2**50, "first_fit").to_lists() == [[0, 2, 1]]
+    assert quadrat.batching.plan_packs(lengths, 2**40 + 1, "first_fit").to_lists() == [[0, 1], [2]]
+    assert quadrat.batching.plan_packs(lengths, 2**40, "in_order").to_lists() == [[0], [1], [2]]
+    assert quadrat.batching.plan_packs([7, 9], 2**62).to_lists() == [[1, 0]], (
         "one pack that holds all needs no more room than that"
     )
     with pytest.raises(ValueError, match="max_length must be at most 134217728 with strategy='best_fit'"):
-        quadrat.plan_packs(lengths, 2**41)
+        quadrat.batching.plan_packs(lengths, 2**41)
 
 
 def test_one_row_and_empty_rows():
     for strategy in STRATEGIES:
-        assert quadrat.plan_packs([4], 4, strategy).to_lists() == [[0]]
-        assert quadrat.plan_packs([0], 4, strategy).to_lists() == [[0]]
-        assert quadrat.plan_packs([0, 0, 0], 1, strategy).to_lists() == [[0, 1, 2]]
-        assert quadrat.plan_packs([9, 9], 4, strategy, overlong="truncate").to_lists() == [[0], [1]]
+        assert quadrat.batching.plan_packs([4], 4, strategy).to_lists() == [[0]]
+        assert quadrat.batching.plan_packs([0], 4, strategy).to_lists() == [[0]]
+        assert quadrat.batching.plan_packs([0, 0, 0], 1, strategy).to_lists() == [[0, 1, 2]]
+        assert quadrat.batching.plan_packs([9, 9], 4, strategy, overlong="truncate").to_lists() == [[0], [1]]
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_one_row_and_empty_rows():
 )
 def test_says_what_is_wrong(arguments, error, message):
     with pytest.raises(error, match=message):
-        quadrat.plan_packs(*arguments)
+        quadrat.batching.plan_packs(*arguments)
 
 
 def test_an_unknown_way_with_overlong_rows():
     with pytest.raises(ValueError, match="overlong must be one of 'error', 'truncate', 'split', not 'drop'"):
-        quadrat.plan_packs([3], 4, overlong="drop")
+        quadrat.batching.plan_packs([3], 4, overlong="drop")
 
 
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "in_order"])
@@ -144,6 +144,6 @@ def test_packs_a_copy_that_no_other_thread_has(monkeypatch, strategy):
         return pack_rows(array, *arguments)
 
     monkeypatch.setattr(_core, "pack_rows", spy)
-    quadrat.plan_packs(lengths, 8, strategy)
+    quadrat.batching.plan_packs(lengths, 8, strategy)
     assert seen
     assert not any(np.shares_memory(array, lengths) for array in seen)

@@ -288,7 +288,7 @@ def test_to_padded_has_the_options_of_pad():
 
 def test_a_deferred_batch_is_a_table_of_its_columns():
     name = "<script>alert('x')</script>"
-    batch = quadrat.DeferredBatch({name: torch.zeros(2, 3), "labels": torch.zeros(2)})
+    batch = quadrat.deferred.DeferredBatch({name: torch.zeros(2, 3), "labels": torch.zeros(2)})
     shown = batch._repr_html_()
     assert "<script>" not in shown
     assert f"<td>{html.escape(name)}</td><td>[2, 3]</td><td>float32</td>" in shown

@@ -44,7 +44,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "flatten": (lambda *given: quadrat.flatten(quadrat.Ragged(*given)).values, RAGGED),
     "align": (lambda values, offsets: align(offsets, values, pad_to_multiple_of=4).values[0], RAGGED),
     "align by an array": (lambda values: align(BOUNDS, values, pad_to_multiple_of=4).values[0], (FLAT,)),
-    "concat_padded": (lambda *parts: quadrat.concat_padded(parts), (MASK, MASK[:, :2])),
+    "concat_padded": (lambda *parts: quadrat.evaluation.concat_padded(parts), (MASK, MASK[:, :2])),
     "default_data_collator": (
         lambda *rows: quadrat.default_data_collator([{"x": row} for row in rows])["x"],
         (FLAT[0], FLAT[1]),
@@ -152,4 +152,4 @@ def test_what_torch_does_keeps_its_meaning_and_errors(outcomes, call):
 @pytest.mark.parametrize("kind", memoryless.MAKERS)
 def test_a_deferred_batch_keeps_them(kind):
     tensor = memoryless.MAKERS[kind](memoryless.PADDED)
-    assert quadrat.DeferredBatch({"input_ids": tensor}).to("cpu")["input_ids"] is tensor
+    assert quadrat.deferred.DeferredBatch({"input_ids": tensor}).to("cpu")["input_ids"] is tensor

@@ -1,4 +1,4 @@
-"""quadrat.stats and quadrat.show_config: what collators made, and what quadrat found when it was built and imported."""
+"""quadrat.stats and show_config: what collators made, and what quadrat found when it was built and imported."""
 
 import ast
 import contextlib
@@ -16,7 +16,9 @@ import pytest
 import torch
 
 import quadrat
-from quadrat import _core, config
+from quadrat import _core
+from quadrat.config import show_config
+from quadrat.installed import config as module
 from quadrat.installed.tested import RANGES
 from quadrat.support import counts
 from support.command import here, run
@@ -157,7 +159,7 @@ def command(tmp_path, monkeypatch):
 
 
 def test_says_what_it_is_and_what_it_found():
-    config = quadrat.show_config()
+    config = show_config()
     assert all(type(one) is str and one for pair in config.items() for one in pair)
     assert config["quadrat"] == quadrat.__version__ == importlib.metadata.version("quadrat")
     assert platform.python_version() in config["python"]
@@ -171,7 +173,7 @@ def test_says_what_it_is_and_what_it_found():
 
 
 def test_the_simd_level_is_one_this_processor_has():
-    level = quadrat.show_config()["SIMD level"]
+    level = show_config()["SIMD level"]
     try:
         with open("/proc/cpuinfo") as file:
             flags = next(set(line.split()) for line in file if line.startswith("flags"))
@@ -187,24 +189,24 @@ def test_says_what_is_not_installed(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    config = quadrat.show_config()
+    config = show_config()
     assert [config[name] for name in ("numpy", "torch", "transformers")] == ["not installed"] * 3
 
 
 def test_says_which_versions_are_untested(monkeypatch):
     installed = {"torch": "99.0.1", "numpy": "1.25.2", "transformers": "not installed"}
-    monkeypatch.setattr(config, "version", lambda name: installed.get(name, "not installed"))
+    monkeypatch.setattr(module, "version", lambda name: installed.get(name, "not installed"))
     oldest, newest = RANGES["torch"]
-    assert quadrat.show_config()["versions"] == f"not tested with torch 99.0.1 (tested: {oldest} to {newest})"
+    assert show_config()["versions"] == f"not tested with torch 99.0.1 (tested: {oldest} to {newest})"
     installed["torch"] = "not installed"
-    assert "numpy 1.25.2" not in quadrat.show_config()["versions"]
-    assert quadrat.show_config()["versions"] == "all versions tested"
+    assert "numpy 1.25.2" not in show_config()["versions"]
+    assert show_config()["versions"] == "all versions tested"
 
 
 def test_info_prints_the_configuration(command):
     done = command("info")
     assert (done.returncode, done.stderr) == (0, "")
-    config = quadrat.show_config()
+    config = show_config()
     config["torch exchange"] = "torch not loaded yet"  # it loads later, with transformers
     lines = done.stdout.splitlines()
     assert [line[:14].strip() for line in lines[len(config) :]] == ["falls back"]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from quadrat import LengthGroupedSampler, TokenBudgetBatchSampler
-from quadrat.batching import token_budget
+from quadrat import TokenBudgetBatchSampler
+from quadrat.batching import LengthGroupedSampler, token_budget
 from quadrat.batching.token_budget import usual_sampler
 
 

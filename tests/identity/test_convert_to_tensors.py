@@ -180,7 +180,7 @@ def test_tokenizers_while_patched(tokenizer, options):
     tokenizer = copy.deepcopy(tokenizer)
     for texts in (TEXTS, TEXTS[0], TEXTS[:1], [("a", "b"), ("c d", "e f g")]):
         expected = outcome(lambda given: tokenizer(given, **options), texts)
-        with quadrat.patch_tokenizers():
+        with quadrat.tokenizers.patch_tokenizers():
             got = outcome(lambda given: tokenizer(given, **options), texts)
         assert_same_outcome(expected, got)
         if expected[0] == "returned":
@@ -197,14 +197,14 @@ def test_python_tokenizers_while_patched(options):
     tokenizer = ByT5Tokenizer()
     for texts in (TEXTS, TEXTS[0], TEXTS[:1]):
         expected = outcome(lambda given: tokenizer(given, **options), texts)
-        with quadrat.patch_tokenizers():
+        with quadrat.tokenizers.patch_tokenizers():
             assert_same_outcome(expected, outcome(lambda given: tokenizer(given, **options), texts))
 
 
 def test_methods_are_pickled_by_their_names():
     tokenizer = make_tokenizer()
     plain = pickle.dumps(tokenizer), pickle.dumps(tokenizer.pad)
-    with quadrat.patch_tokenizers():
+    with quadrat.tokenizers.patch_tokenizers():
         assert (pickle.dumps(tokenizer), pickle.dumps(tokenizer.pad)) == plain
         assert pickle.loads(plain[1]).__func__ is PreTrainedTokenizerBase.pad
 
@@ -216,7 +216,7 @@ def test_collators_while_patched(rows, framework):
     theirs, ours = both("DataCollatorWithPadding", tokenizer, return_tensors=framework)
     expected = outcome(theirs, copy.deepcopy(rows))
     for collator in (theirs, ours):
-        with quadrat.patch_tokenizers():
+        with quadrat.tokenizers.patch_tokenizers():
             assert_same_outcome(expected, outcome(collator, copy.deepcopy(rows)))
     assert_same_outcome(expected, outcome(ours, copy.deepcopy(rows)))
 
@@ -224,7 +224,7 @@ def test_collators_while_patched(rows, framework):
 def test_errors_of_a_patched_tokenizer_are_the_reference_s():
     tokenizer, rows = make_tokenizer(), [{"input_ids": [3], "other": [1]}, {"input_ids": [4], "other": []}]
     expected = outcome(lambda given: tokenizer.pad(given, return_tensors="pt"), rows)
-    with quadrat.patch_tokenizers():
+    with quadrat.tokenizers.patch_tokenizers():
         got = outcome(lambda given: tokenizer.pad(given, return_tensors="pt"), rows)
     assert expected[0] == got[0] == "raised"
     assert str(got[1]) == str(expected[1])
@@ -232,7 +232,7 @@ def test_errors_of_a_patched_tokenizer_are_the_reference_s():
 
 def test_known_batches_stay_known_while_patched(monkeypatch):
     tokenizer, rows = make_tokenizer(), [{"input_ids": [3, 4]}, {"input_ids": [5]}]
-    with quadrat.patch_tokenizers():
+    with quadrat.tokenizers.patch_tokenizers():
         expected = tokenizer.pad(rows, return_tensors="pt")
         with monkeypatch.context() as without:  # and back before the patch is undone
             without.setattr(originals, "PAD", None)

@@ -155,7 +155,7 @@ ODD = [
 def test_pad_values_of_lists_from_anywhere(patched, stored):
     """Lists, rows of a Dataset, and those of a patched one."""
     rows = datasets.Dataset.from_list(ROWS) if stored else ROWS
-    with quadrat.patch_datasets() if patched else contextlib.nullcontext():
+    with quadrat.data.patch_datasets() if patched else contextlib.nullcontext():
         batch = rows.__getitems__([0, 1]) if stored else rows
         made = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})(batch)
     assert made["bbox"].tolist() == [[[1, 2], [3, 4], [5, 6]], [[7, 8], [0, 0], [0, 0]]]

@@ -38,7 +38,7 @@ def test_what_they_pad(name, framework):
                 expected = by_reference(tokenizer, inputs, asked)
                 got = by_quadrat(tokenizer, inputs, asked)
                 assert_same_outcome(expected, got)
-                with quadrat.patch_tokenizers():
+                with quadrat.tokenizers.patch_tokenizers():
                     got = by_reference(tokenizer, inputs, asked)
                 assert_same_outcome(expected, got)
                 assert expected[0] == "returned" or side == "middle" or "padding" in options or inputs == []

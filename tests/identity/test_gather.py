@@ -41,8 +41,8 @@ def test_lists_of_different_lengths(lengths):
     """`nested_concat` joins as many as the shorter list has."""
     batches = [[torch.ones(2)] * length for length in lengths]
     expected = functools.reduce(nested_concat, batches)
-    assert picture(quadrat.concat_padded(batches)) == picture(expected)
-    container = quadrat.EvalLoopContainer()
+    assert picture(quadrat.evaluation.concat_padded(batches)) == picture(expected)
+    container = quadrat.evaluation.EvalLoopContainer()
     for batch in batches:
         container.add(batch)
     assert picture(container.tensors) == picture(expected)
@@ -54,8 +54,8 @@ def test_concat_padded(data, padding):
     before = picture(batches)
     fold = functools.partial(functools.reduce, lambda first, second: nested_concat(first, second, padding))
     expected = outcome(fold, batches)
-    assert outcome(quadrat.concat_padded, batches, padding) == expected
-    assert outcome(quadrat.concat_padded, iter(batches), padding) == expected
+    assert outcome(quadrat.evaluation.concat_padded, batches, padding) == expected
+    assert outcome(quadrat.evaluation.concat_padded, iter(batches), padding) == expected
     assert picture(batches) == before
 
 
@@ -63,20 +63,20 @@ def test_outputs_of_models():
     outputs = [TokenClassifierOutput(loss=torch.ones(()), logits=torch.ones(2, width, 3)) for width in (2, 4, 3)]
     expected = functools.reduce(nested_concat, outputs)
     assert type(expected) is TokenClassifierOutput
-    assert picture(quadrat.concat_padded(outputs)) == picture(expected)
+    assert picture(quadrat.evaluation.concat_padded(outputs)) == picture(expected)
 
 
 @pytest.mark.parametrize("arrays", [np.zeros((2, 3)), torch.zeros(2, 3), {"a": np.zeros(3)}, "ab", 3])
 def test_concat_padded_takes_batches(arrays):
     with pytest.raises(TypeError):
-        quadrat.concat_padded(arrays)
+        quadrat.evaluation.concat_padded(arrays)
     with pytest.raises(ValueError, match="no batch"):
-        quadrat.concat_padded([])
+        quadrat.evaluation.concat_padded([])
 
 
 def test_gradients_pass():
     batches = [torch.ones(2, width, requires_grad=True) for width in (2, 4, 3)]
-    joined = quadrat.concat_padded(batches, 7.0)
+    joined = quadrat.evaluation.concat_padded(batches, 7.0)
     assert torch.equal(joined, functools.reduce(functools.partial(nested_concat, padding_index=7.0), batches))
     (joined * torch.arange(4)).sum().backward()
     for batch in batches:
@@ -94,7 +94,7 @@ def test_eval_loop_container(data, concat, padding, elsewhere):
         assert_same_containers(data, concat, padding)
 
 
-CONTAINERS = quadrat.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer
+CONTAINERS = quadrat.evaluation.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer
 
 
 def assert_same_containers(data, concat, padding):
@@ -137,8 +137,8 @@ def test_later_batches_whose_bytes_say_less(later):
 
 
 def test_container_without_batches():
-    assert quadrat.EvalLoopContainer().get_arrays() is None
-    container = quadrat.EvalLoopContainer()
+    assert quadrat.evaluation.EvalLoopContainer().get_arrays() is None
+    container = quadrat.evaluation.EvalLoopContainer()
     container.add(None)
     container.to_cpu_and_numpy()
     assert container.get_arrays() is container.tensors is container.arrays is None
@@ -146,7 +146,7 @@ def test_container_without_batches():
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
 def test_copies_of_containers(how):
-    container = quadrat.EvalLoopContainer(padding_index=-1)
+    container = quadrat.evaluation.EvalLoopContainer(padding_index=-1)
     for width in (2, 3):
         container.add((torch.ones(1, width), {"a": torch.ones(1)}))
         container.to_cpu_and_numpy()
@@ -250,7 +250,7 @@ def test_gatherers_refuse_numbers():
 
 @pytest.mark.parametrize("looked_at", [False, True])
 def test_what_cannot_be_converted_changes_nothing(looked_at):
-    container = quadrat.EvalLoopContainer()
+    container = quadrat.evaluation.EvalLoopContainer()
     for _ in range(2):
         container.add((np.ones((1, 2)), np.ones((1, 2), int)))
     if looked_at:

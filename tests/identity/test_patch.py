@@ -1,6 +1,8 @@
 """patch_transformers: quadrat's collators under the names of transformers, and back."""
 
+import operator
 import pickle
+import re
 
 import datasets
 import pytest
@@ -36,7 +38,11 @@ def test_names_lead_to_ours(name):
 def test_trainer_gathers_in_ours():
     original = trainer_pt_utils.EvalLoopContainer
     with quadrat.patch_transformers():
-        assert transformers.trainer.EvalLoopContainer is quadrat.EvalLoopContainer is trainer_pt_utils.EvalLoopContainer
+        assert (
+            transformers.trainer.EvalLoopContainer
+            is quadrat.evaluation.EvalLoopContainer
+            is trainer_pt_utils.EvalLoopContainer
+        )
         pickled = pickle.dumps(original())
     assert transformers.trainer.EvalLoopContainer is original is trainer_pt_utils.EvalLoopContainer
     assert original.__module__ == "transformers.trainer_pt_utils"
@@ -45,9 +51,9 @@ def test_trainer_gathers_in_ours():
         quadrat.from_transformers(original())
 
 
-@pytest.mark.parametrize("name", ["patch_transformers", "patch_tokenizers", "patch_datasets"])
+@pytest.mark.parametrize("name", ["patch_transformers", "tokenizers.patch_tokenizers", "data.patch_datasets"])
 def test_undone_in_any_order(name):
-    patch = getattr(quadrat, name)
+    patch = operator.attrgetter(name)(quadrat)
     with patch():  # which loads what it patches
         pass
     before, outer = picture(), patch()
@@ -63,7 +69,7 @@ def test_undone_in_any_order(name):
     with pytest.raises(ZeroDivisionError), patch():
         raise ZeroDivisionError
     assert picture() == before
-    with pytest.raises(RuntimeError, match=rf"undone.*call quadrat\.{name}\(\) for a new one"), outer:
+    with pytest.raises(RuntimeError, match=rf"undone.*call quadrat\.{re.escape(name)}\(\) for a new one"), outer:
         pass
 
 

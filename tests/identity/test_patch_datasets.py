@@ -91,7 +91,7 @@ def test_rows_are_what_they_were(case):
     dataset, keys = case
     read = (dataset.__getitems__, *[lambda _, key=key: dataset[key] for key in keys])
     expected, *singly = [outcome(one, keys) for one in read]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         got, *one_by_one = [outcome(one, keys) for one in (dataset.__getitems__, *read[1:])]
     for one, other in zip([got, *one_by_one], [expected, *singly], strict=True):
         assert said(one) == said(other)
@@ -103,7 +103,7 @@ def test_rows_are_what_they_were(case):
     expected = expected[1]
     names = dataset.format["columns"]
     whole, columns = dataset[:], [list(dataset[name]) for name in names]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         got = dataset.__getitems__(keys)
         assert isinstance(got, list)
         assert_same_rows(got[1:], expected[1:])
@@ -127,7 +127,7 @@ def test_batches_are_those_of_the_reference(case, name, framework):
     except Exception:
         return  # see above
     expected = outcome(lambda features: collate(transformers, name, framework, features), rows)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         for _ in range(2):  # the second time of a known kind
             got = outcome(lambda features: collate(quadrat, name, framework, features), dataset.__getitems__(keys))
             assert_same_outcome(expected, got)
@@ -149,7 +149,7 @@ def test_every_collator(name, chosen):
     found = []
     for package in (quadrat,) if older else (transformers, quadrat):
         found.append(seeded(make(package, name), dataset.__getitems__(keys)))
-        with quadrat.patch_datasets():
+        with quadrat.data.patch_datasets():
             found.append(seeded(make(package, name), dataset.__getitems__(keys)))
     for one, states in found[1:]:
         assert_same_outcome(found[0][0], one)
@@ -177,7 +177,7 @@ def loaders(dataset):
 def test_data_loaders(chosen):
     dataset = tokens().with_format(chosen)
     expected = [list(loader) for loader in loaders(dataset)]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         got = [list(loader) for loader in loaders(dataset)]
     for one, other in zip(got, expected, strict=True):
         assert len(one) == len(other)
@@ -188,7 +188,7 @@ def test_data_loaders(chosen):
 @pytest.mark.parametrize("chosen", FORMATS)
 def test_rows_stay_in_arrow_until_somebody_looks(chosen):
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         rows = tokens().with_format(chosen).__getitems__([0, 4, 2])
         collator(rows)
         collator(rows)
@@ -207,14 +207,14 @@ def test_edits_of_a_collate_function_survive():
         return quadrat.DataCollatorWithPadding(make_tokenizer())(rows)
 
     plain = list(DataLoader(tokens(), batch_size=4, collate_fn=collate_and_edit))
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         for expected, got in zip(plain, DataLoader(tokens(), batch_size=4, collate_fn=collate_and_edit), strict=True):
             assert_same_batch(expected, got)
 
 
 def test_changes_in_place_are_seen():
     dataset = tokens()
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         before = dataset.__getitems__([0, 1])
         dataset.set_format("torch", columns=["labels"])
         assert [list(row) for row in dataset.__getitems__([0, 1])] == [["labels"]] * 2
@@ -245,7 +245,7 @@ def test_errors_are_those_of_datasets():
         lambda: tokens().remove_columns(["input_ids", "labels"]).__getitems__([0]),
     )
     expected = [outcome(lambda _, call=call: call(), None) for call in calls]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         got = [outcome(lambda _, call=call: call(), None) for call in calls]
     assert list(map(said, got)) == list(map(said, expected))
 
@@ -262,7 +262,7 @@ def test_hooks_of_an_instance_are_called(name, wrap, chosen):
         return {"n": [7]} if isinstance(key, list) else {"n": 7}
 
     setattr(dataset, name, hook)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert dataset.__getitems__([3]) == [{"n": 7}]
         assert asked == [[3]]
         if name == "_getitem":
@@ -281,7 +281,7 @@ def test_code_in_place_of_that_of_datasets_is_called(monkeypatch, chosen):
         def format_row(self, table):
             return {"n": -1}
 
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         dataset.__getitems__([0])
         with monkeypatch.context() as patch:
             patch.setitem(formatting._FORMAT_TYPES, dataset._format_type, Formatter)
@@ -300,7 +300,7 @@ def test_rows_that_others_read_again_and_again(chosen):
     """`datasets` reads most of these batches at once, and the first ones stay in Arrow again after those."""
     dataset = tokens().with_format(chosen)
     expected = dataset.__getitems__([0, 4])
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         for _ in range(80):
             assert_same_rows(dataset.__getitems__([0, 4]), expected)
         assert any(type(dataset.__getitems__([0])) is Rows for _ in range(80))
@@ -309,7 +309,7 @@ def test_rows_that_others_read_again_and_again(chosen):
 def test_lazy_rows():
     dataset = tokens().with_format(None, lazy=True)
     expected = type(dataset[1])
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert_same_rows(dataset.__getitems__([1]), tokens().__getitems__([1]))
         assert type(dataset[1]) is expected
 
@@ -319,7 +319,7 @@ def test_rows_one_by_one(chosen):
     """So many that the table is opened, and before."""
     dataset = datasets.concatenate_datasets([tokens(), tokens()]).with_format(chosen).shuffle(seed=0)
     expected = [dataset[row] for row in range(24)]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         for _ in range(8):
             assert_same_rows([dataset[row] for row in range(24)], expected)
 
@@ -334,7 +334,7 @@ def test_others_read_in_their_own_way():
     transformed = tokens().with_transform(lambda batch: {"n": [len(ids) for ids in batch["input_ids"]]})
     frames = tokens().with_format("pandas")
     expected = [one.__getitems__([1, 2]) for one in (wordy, transformed)]
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert [one.__getitems__([1, 2]) for one in (wordy, transformed)] == expected
         assert wordy[1] == {"said": ["1"]}
         assert type(frames[:]).__name__ == "DataFrame"
@@ -348,7 +348,7 @@ def test_features_that_are_decoded():
         one = dataset.with_format(chosen)
         expected, row = one.__getitems__([0, 2]), one[1]
         reference = transformers.default_data_collator(one.__getitems__([0, 2]))
-        with quadrat.patch_datasets():
+        with quadrat.data.patch_datasets():
             assert_same_rows(one.__getitems__([0, 2]), expected)
             assert_same_rows([one[1]], [row])
             assert_same_batch(reference, quadrat.default_data_collator(one.__getitems__([0, 2])))
@@ -360,7 +360,7 @@ def test_json():
         {"said": [{"a": 1}, {"b": [2]}]}, features=datasets.Features({"said": datasets.Json()})
     )
     expected = dataset.__getitems__([1, 0])
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert dataset.__getitems__([1, 0]) == expected
         assert dataset[0] == expected[1]
     assert list(quadrat.ArrowDataset(dataset).__getitems__([1, 0])) == expected
@@ -375,7 +375,7 @@ def test_datasets_are_unchanged(tmp_path):
 
     mapped = dataset.map(lengths)
     state, hashed = pickle.dumps(dataset), Hasher.hash(dataset)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         dataset.__getitems__([0, 1])
         assert (dataset._fingerprint, Hasher.hash(dataset)) == (fingerprint, hashed)
         assert pickle.dumps(dataset) == state

@@ -135,7 +135,7 @@ def test_rows_order_and_states_are_those_of_datasets(folder, make, stop, states,
     except Exception:  # steps that do not go together
         return
     expected = outcome_of(dataset, stop, states)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert outcome_of(make(folder), stop, states) == expected
     if not states or not expected or len(expected[-1]) == 2:
         return
@@ -143,7 +143,7 @@ def test_rows_order_and_states_are_those_of_datasets(folder, make, stop, states,
     resumed = make(folder)
     resumed.load_state_dict(copy.deepcopy(state))
     expected = outcome_of(resumed, None, True)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         resumed = make(folder)
         resumed.load_state_dict(copy.deepcopy(state))
         assert outcome_of(resumed, None, True) == expected
@@ -205,7 +205,7 @@ def test_rows_stay_in_arrow(folder, features, step):
     dataset = from_tables(folder, features)
     dataset = dataset if step is None else STEPS[step](dataset)
     assert iterable._are_equal()
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert LazyRow in set(map(type, dataset))
     assert set(map(type, dataset)) == {dict}
 
@@ -213,7 +213,7 @@ def test_rows_stay_in_arrow(folder, features, step):
 def test_what_reads_rows_gets_dicts(folder):
     seen = []
     dataset = from_tables(folder, True).map(lambda row: seen.append(type(row)) or row)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         list(dataset)
     assert set(seen) <= {dict, getattr(datasets.formatting.formatting, "LazyRow", dict)}
 
@@ -224,7 +224,7 @@ def test_a_data_loader_makes_the_same_batches(folder, features, workers):
     dataset = from_tables(folder, features).remove_columns(["text", "flags", "score"])
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     expected = list(DataLoader(dataset, 4, num_workers=workers, collate_fn=collator))
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         quadrat.stats(reset=True)
         found = list(DataLoader(dataset, 4, num_workers=workers, collate_fn=collator))
         if not workers:
@@ -241,7 +241,7 @@ def test_an_error_of_one_row_comes_with_that_row():
     info = datasets.DatasetInfo(features=datasets.Features({"a": datasets.Value("int8")}))
     dataset = datasets.IterableDataset(examples, info=info)
     expected = outcome_of(dataset, None, True)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert outcome_of(dataset, None, True) == expected
 
 
@@ -331,7 +331,7 @@ def test_a_batch_of_rows_in_arrow_and_others():
 def test_undone():
     dataset = datasets.Dataset.from_dict({"a": [1] * 20}).to_iterable_dataset()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(quadrat.patch_datasets())
+        stack.enter_context(quadrat.data.patch_datasets())
         found = iter(dataset)
         next(found)
     assert next(found) == {"a": 1}

@@ -28,7 +28,7 @@ def test_choices_are_read_where_they_lie(data):
     dataset = datasets.Dataset(table).select(range(data.draw(st.integers(0, len(values) - 1)), len(values)))
     keys = list(range(len(dataset)))
     expected = outcome(make(transformers, "DataCollatorForMultipleChoice"), dataset.__getitems__(keys))
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         rows = dataset.__getitems__(keys)
         got = outcome(make(quadrat, "DataCollatorForMultipleChoice"), rows)
     assert_same_outcome(expected, got)
@@ -36,7 +36,7 @@ def test_choices_are_read_where_they_lie(data):
 
 def test_choices_make_no_dicts():
     choices = {"input_ids": [[[5, 6], [7]], [[8], [9, 10, 11]]], "label": [0, 1]}
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         collator = make(quadrat, "DataCollatorForMultipleChoice")
         collator(datasets.Dataset.from_dict(choices)[:])  # 4.57 warns about padding with a fast tokenizer, once
         rows = datasets.Dataset.from_dict(choices).__getitems__([1, 0])
@@ -47,7 +47,7 @@ def test_choices_make_no_dicts():
 @pytest.mark.parametrize("chosen", ["numpy", "torch"])
 def test_a_null_that_datasets_fails_on_is_named(chosen):
     rows = datasets.Dataset.from_dict({"input_ids": [[5], None, [7, 8]]}).with_format(chosen)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         with pytest.raises(AttributeError, match="quadrat: column 'input_ids', row 1 is null"):
             rows.__getitems__([1, 2])
         with pytest.raises(IndexError, match="out of"):

@@ -61,7 +61,7 @@ def test_values_of_any_type_are_those_of_datasets(column, size):
     for features in (None, datasets.Features.from_arrow_schema(table.schema)):
         dataset = tables_of(table, size, features)
         expected = outcome_of(dataset)
-        with quadrat.patch_datasets():
+        with quadrat.data.patch_datasets():
             assert outcome_of(dataset) == expected
 
 
@@ -72,7 +72,7 @@ def test_a_row_is_decoded_when_it_comes(monkeypatch):
     dataset = tables_of(pa.table({"a": [{"bytes": b"a", "path": str(row)} for row in range(20)]}), 20, features)
     next(iter(dataset))
     expected, _ = len(decoded), decoded.clear()
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         next(iter(dataset))
     assert len(decoded) == expected
 
@@ -82,7 +82,7 @@ def test_rows_that_others_read_come_as_dicts():
     table = pa.table({"a": range(1000)})
     for features in (None, datasets.Features.from_arrow_schema(table.schema)):
         dataset = tables_of(table, 500, features)
-        with quadrat.patch_datasets():
+        with quadrat.data.patch_datasets():
             assert [type(row) for row in dataset].count(LazyRow) == (1000 if iterable._are_equal() else 0)
             assert [(type(row), row["a"])[0] for row in dataset].count(LazyRow) <= 5
             assert [type(row) for row in dataset].count(LazyRow) == (1000 if iterable._are_equal() else 0)
@@ -111,6 +111,6 @@ def test_reading_rows_takes_no_more_calls_than_without(size, typed, name):
     dataset = dataset if size else datasets.interleave_datasets([dataset] * 2)
     calls_of(dataset)
     expected = calls_of(dataset)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         calls_of(dataset)
         assert calls_of(dataset) <= expected

@@ -193,7 +193,7 @@ def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
         setattr(collator, option, value)
     for _ in range(3):
         batch = collator(features)
-        assert isinstance(batch, quadrat.DeferredBatch if collator.deferred else type(plain))
+        assert isinstance(batch, quadrat.deferred.DeferredBatch if collator.deferred else type(plain))
         assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
 
 
@@ -242,7 +242,7 @@ def test_default(kind):
         assert_identical(transformers.default_data_collator, quadrat.default_data_collator, DEFAULT[kind])
         assert_identical(transformers.DefaultDataCollator(), quadrat.DefaultDataCollator(), DEFAULT[kind])
     deferred = quadrat.DefaultDataCollator(deferred=True)(DEFAULT[kind])
-    assert isinstance(deferred, quadrat.DeferredBatch)
+    assert isinstance(deferred, quadrat.deferred.DeferredBatch)
 
 
 def test_flattening():
@@ -250,7 +250,7 @@ def test_flattening():
     collator = quadrat.DataCollatorWithFlattening()
     assert_same_batch(collator(features), collator(features))
     assert known_to_fall_back(collator, features)
-    assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.DeferredBatch)
+    assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.deferred.DeferredBatch)
 
 
 def test_known_fallback_takes_lists_and_tuples_only():

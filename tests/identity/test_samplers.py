@@ -29,7 +29,7 @@ LENGTHS = st.one_of(
 )
 
 
-PAIR = (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler)
+PAIR = (originals.LengthGroupedSampler, quadrat.batching.LengthGroupedSampler)
 
 
 def assert_alike(seen):
@@ -169,7 +169,7 @@ def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
     dataset = dataset_of([[1, 2], [3], [4, 5, 6]]).select([2, 0, 1])
     for name in ("__getitem__", "__iter__", "_getitem"):
         monkeypatch.setattr(datasets.Dataset, name, None)
-    sampler = quadrat.LengthGroupedSampler(2, dataset)
+    sampler = quadrat.batching.LengthGroupedSampler(2, dataset)
     assert len(sampler) == 3
     assert sorted(sampler) == [0, 1, 2]
     assert sampler.lengths == [3, 2, 1]
@@ -216,7 +216,7 @@ def test_nulls():
     with pytest.raises(TypeError, match="object of type 'NoneType' has no len") as expected:
         originals.LengthGroupedSampler(2, dataset)
     with pytest.raises(TypeError, match=re.escape(f"{expected.value}: row 1 of column 'input_ids' is null")):
-        quadrat.LengthGroupedSampler(2, dataset)
+        quadrat.batching.LengthGroupedSampler(2, dataset)
 
 
 def test_takes_what_the_reference_takes():
@@ -229,7 +229,7 @@ def test_takes_what_the_reference_takes():
 
 def test_copies_and_pickles():
     dataset = dataset_of([[1] * (length % 7) for length in range(50)])
-    sampler = quadrat.LengthGroupedSampler(2, dataset)
+    sampler = quadrat.batching.LengthGroupedSampler(2, dataset)
     for one in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
         assert type(one) is type(sampler)
         assert epochs(one) == epochs(sampler)
@@ -237,7 +237,7 @@ def test_copies_and_pickles():
     pickled = pickle.dumps(originals.LengthGroupedSampler(2, dataset))
     with quadrat.patch_transformers():
         ours = pickle.loads(pickled)
-    assert type(ours) is quadrat.LengthGroupedSampler
+    assert type(ours) is quadrat.batching.LengthGroupedSampler
     assert epochs(ours) == epochs(sampler)
 
 

@@ -53,7 +53,7 @@ def read_as_dataset(rows: Any, **types: Any) -> Any:
         dataset = dataset.cast_column(name, kind)
     places = list(range(len(rows)))
     plain = dataset.__getitems__(places)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         return plain, dataset.__getitems__(places)
 
 
@@ -108,19 +108,19 @@ def assert_same(reference: Any, collator: Any, rows: Any, given: Any = None) -> 
 )
 def test_ctc(rows, masks, options):
     made = processor(return_attention_mask=masks)
-    assert_same(CTC(made, **options), quadrat.DataCollatorCTCWithPadding(made, **options), rows)
+    assert_same(CTC(made, **options), quadrat.speech.DataCollatorCTCWithPadding(made, **options), rows)
 
 
 @given(batches(), st.booleans(), st.booleans())
 def test_seq2seq(rows, masks, forward):
     made = processor(return_attention_mask=masks)
-    assert_same(Seq2Seq(made, 5, forward), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows)
+    assert_same(Seq2Seq(made, 5, forward), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows)
 
 
 def test_a_dimension_too_many_is_a_warning(caplog):
     """The reference makes a batch of four dimensions where the model takes three."""
     made = processor(feature_size=2)
-    collator = quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False)
+    collator = quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False)
     rows = [{"input_values": np.ones((1, 3, 2), np.float32), "labels": [5, 6]}] * 2
     for _ in range(2):
         assert_same(Seq2Seq(made, 5, False), collator, rows)
@@ -140,8 +140,8 @@ def test_rows_of_a_dataset_are_read_in_place(masks):
     datasets = pytest.importorskip("datasets")
     made = processor(return_attention_mask=masks)
     pairs = [
-        (CTC(made), quadrat.DataCollatorCTCWithPadding(made)),
-        (Seq2Seq(made, 5, True), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, True)),
+        (CTC(made), quadrat.speech.DataCollatorCTCWithPadding(made)),
+        (Seq2Seq(made, 5, True), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, True)),
     ]
     for reference, collator in pairs:
         plain, rows = read_as_dataset(ROWS, input_values=datasets.Sequence(datasets.Value("float32")))
@@ -157,22 +157,27 @@ def test_spectrograms():
     for make in (lambda shape: random.random(shape, np.float32), random.random, torch.rand):
         rows = [{"input_features": make((2, 9)), "labels": [5, i], "attention_mask": [1] * 9} for i in range(3)]
         for forward in (False, True):
-            assert_same(Seq2Seq(made, 5, forward), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows)
+            assert_same(
+                Seq2Seq(made, 5, forward), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows
+            )
 
 
 def test_processors_and_extractors_that_pad_in_their_own_way_do_it():
     for made in (processor(OwnPad), Wav2Vec2Processor(OwnWay(), make_tokenizer())):
-        assert_same(CTC(made), quadrat.DataCollatorCTCWithPadding(made), ROWS)
-        reference, collator = Seq2Seq(made, 5, False), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False)
+        assert_same(CTC(made), quadrat.speech.DataCollatorCTCWithPadding(made), ROWS)
+        reference, collator = (
+            Seq2Seq(made, 5, False),
+            quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False),
+        )
         assert_same(reference, collator, ROWS)
-    assert "own" in quadrat.DataCollatorCTCWithPadding(processor(OwnPad))(ROWS)
+    assert "own" in quadrat.speech.DataCollatorCTCWithPadding(processor(OwnPad))(ROWS)
     one = processor()
     one.pad = lambda *_, **options: {"input_ids": torch.zeros(1), **options}
-    assert_same(CTC(one), quadrat.DataCollatorCTCWithPadding(one), ROWS)
+    assert_same(CTC(one), quadrat.speech.DataCollatorCTCWithPadding(one), ROWS)
 
 
 def test_a_missing_column_is_named():
-    collator = quadrat.DataCollatorCTCWithPadding(processor())
+    collator = quadrat.speech.DataCollatorCTCWithPadding(processor())
     for name in ("input_values", "labels"):
         rows = [{key: value for key, value in row.items() if key != name} for row in ROWS]
         for form in (rows, {key: [row[key] for row in rows] for key in rows[0]}):
@@ -184,6 +189,6 @@ def test_a_missing_column_is_named():
 def test_clips_are_padded_in_compiled_code(cls):
     assert only_hands_on(cls.pad)
     quadrat.stats(reset=True)
-    quadrat.DataCollatorCTCWithPadding(processor())(ROWS)
-    quadrat.DataCollatorSpeechSeq2SeqWithPadding(processor(), 5, False)(ROWS)
+    quadrat.speech.DataCollatorCTCWithPadding(processor())(ROWS)
+    quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(processor(), 5, False)(ROWS)
     assert quadrat.stats()[:3] == (2, 0, 0)

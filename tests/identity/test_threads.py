@@ -193,7 +193,7 @@ def test_words_that_others_edit():
 def test_one_container():
     """Each batch is there once and whole, also the first one, which threads add at once."""
     for _ in range(5):
-        container = quadrat.EvalLoopContainer()
+        container = quadrat.evaluation.EvalLoopContainer()
 
         def add(number: int, container: Any = container) -> None:
             for _ in range(4):

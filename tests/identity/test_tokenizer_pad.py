@@ -173,7 +173,7 @@ def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs,
     monkeypatch.setattr(patching, "pad_or_fall_back", None)
     given = copy.deepcopy(inputs)
     if patched:
-        with quadrat.patch_tokenizers():
+        with quadrat.tokenizers.patch_tokenizers():
             batch = tokenizer.pad(given, padding="max_length", max_length=4, padding_side="left")
     else:
         batch = quadrat.tokenizers.tokenizer_pad(
@@ -207,7 +207,7 @@ def test_a_method_of_the_tokenizer_itself_is_called():
 
     own = make_tokenizer(cls=Own)
     assert quadrat.tokenizers.tokenizer_pad(own, TOKENS)[0] == "class"
-    with quadrat.patch_tokenizers():
+    with quadrat.tokenizers.patch_tokenizers():
         kind, batch = own.pad(TOKENS, return_tensors="pt")
     assert kind == "class"
     assert batch["input_ids"].tolist() == [[3, 4, 5], [6, 0, 0]]

@@ -117,7 +117,7 @@ def test_deferred(kind, data):
         for collator in collators:
             seed_everything(3)
             made.append(collator(copy.deepcopy(rows)))
-        assert isinstance(made[1], quadrat.DeferredBatch)
+        assert isinstance(made[1], quadrat.deferred.DeferredBatch)
         assert_same_batch(made[0], pickle.loads(pickle.dumps(made[1])).to("cpu"))
 
 

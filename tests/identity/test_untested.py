@@ -19,7 +19,7 @@ from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch
 from support.isolated import words
-from support.public import HOMES
+from support.public import EVERYWHERE
 from support.samples import CLASSES, batch, make
 
 PACKAGES = (transformers, quadrat)
@@ -106,7 +106,7 @@ LENGTHS = [3, 9, 4, 8, 1, 7, 7, 2, 5, 6, 11, 12]
 
 
 def test_the_sampler(anew):
-    sampler = quadrat.LengthGroupedSampler(2, lengths=LENGTHS)
+    sampler = quadrat.batching.LengthGroupedSampler(2, lengths=LENGTHS)
     anew.setitem(imitated.CODE, "LengthGroupedSampler", test_the_sampler)
     anew.setattr(_core, "group_by_length", None)
     torch.manual_seed(0)
@@ -117,15 +117,19 @@ def test_the_sampler(anew):
 
 
 def test_the_container_of_an_evaluation(anew):
-    before = quadrat.EvalLoopContainer()
+    before = quadrat.evaluation.EvalLoopContainer()
     imitated.changed.cache_clear()
     anew.setitem(imitated.CODE, "nested_concat", test_the_container_of_an_evaluation)
     with pytest.warns(UserWarning, match="does not know `nested_concat`"):
-        container = quadrat.EvalLoopContainer(True, -1)
+        container = quadrat.evaluation.EvalLoopContainer(True, -1)
     assert type(container) is trainer_pt_utils.EvalLoopContainer
     assert container.padding_index == -1
-    for ragged in (own := quadrat.EvalLoopContainer(ragged=True), pickle.loads(pickle.dumps(own)), copy.copy(own)):
-        assert type(ragged) is quadrat.EvalLoopContainer
+    for ragged in (
+        own := quadrat.evaluation.EvalLoopContainer(ragged=True),
+        pickle.loads(pickle.dumps(own)),
+        copy.copy(own),
+    ):
+        assert type(ragged) is quadrat.evaluation.EvalLoopContainer
     for one in (container, copied := pickle.loads(pickle.dumps(before))):
         one.add(torch.tensor([[1, 2]]))
         one.add(torch.tensor([[3]]))
@@ -224,7 +228,7 @@ from quadrat.planning.remembering import Remembering
 def loaded():
     found = {name: getattr(quadrat, name) for name in quadrat.__all__}
     for name, value in found.items():
-        if not (inspect.isclass(value) and "DataCollator" in name) or value.__module__ == "quadrat.collators.speech":
+        if not (inspect.isclass(value) and "DataCollator" in name):
             continue
         above = [cls.__name__ for cls in value.__mro__ if issubclass(cls, Remembering)]
         assert above[:1] == [name] and set(above[1:]) <= {"MixinCollator", "Collator", "Remembering"}, above
@@ -275,12 +279,13 @@ def test_versions_that_are_too_old_are_refused_with_what_to_do():
 import transformers
 from transformers.data.data_collator import DataCollatorForLanguageModeling
 del DataCollatorForLanguageModeling.__dataclass_fields__["whole_word_mask"]
-import quadrat
+import importlib, quadrat
+from quadrat._names import PACKAGES, load
 assert quadrat.pad([[1], [2, 3]]).tolist() == [[1, 0], [2, 3]]
 refused = []
-for name in quadrat.__all__:
+for name in [name for package in PACKAGES for name in importlib.import_module(package).__all__]:
     try:
-        getattr(quadrat, name)
+        load(name)
     except ImportError as error:
         assert "need transformers 4.57 or later" in str(error), error
         assert f"{transformers.__version__} is installed" in str(error), error
@@ -292,7 +297,7 @@ print(*refused)
     others = {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
     others -= {"patch_tokenizers", "batch_by_tokens"}  # which use the collators
     derived = {"quadrat.batching.samplers", "quadrat.evaluation.containers"}
-    assert {HOMES[name] for name in others} == derived, "they derive from those of transformers"
+    assert {EVERYWHERE[name] for name in others} == derived, "they derive from those of transformers"
 
 
 def test_the_package_says_which_versions_work():

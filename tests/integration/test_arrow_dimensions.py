@@ -75,7 +75,7 @@ def test_batches_are_those_of_the_rows(name, *, case, framework):
     for _ in range(2):
         assert_same_outcome(expected, outcome(collator, lying.__getitems__(keys)))
     assert repr(list(lying.__getitems__(keys))) == repr(rows)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         assert_same_outcome(expected, outcome(collator, dataset.__getitems__(keys)))
 
 

@@ -247,7 +247,7 @@ def test_token_losses_of_filled_batches(tmp_path):
     for shapes in (quadrat.batching.plan_shapes(data, 256, 3), None):
         given = arguments(tmp_path, num_train_epochs=1, gradient_accumulation_steps=2, per_device_train_batch_size=1)
         sampler = quadrat.TokenBudgetBatchSampler(data, 256, shapes=3)
-        batches = quadrat.BatchedDataset(data, sampler)
+        batches = quadrat.data.BatchedDataset(data, sampler)
         chosen = collator if shapes is None else quadrat.batching.FixedShapes(collator, shapes)
         model = tiny(BertForTokenClassification, **DETERMINISTIC)
         trainer = Losses(model=model, args=given, train_dataset=batches, data_collator=chosen)

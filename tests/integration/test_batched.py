@@ -1,4 +1,4 @@
-"""quadrat.BatchedDataset: what its docstring promises; Trainer, accelerate and DataLoader with batches of any size."""
+"""BatchedDataset: what its docstring promises; Trainer, accelerate and DataLoader with batches of any size."""
 
 import collections
 import copy
@@ -76,7 +76,7 @@ def budget(lengths=LENGTHS, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_are_batches(kind):
-    made = quadrat.BatchedDataset(KINDS[kind](ROWS), budget())
+    made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
     for epoch in (0, 3):
         made.set_epoch(epoch)
         batches = budget().batches(epoch).to_lists()
@@ -90,7 +90,7 @@ def test_items_are_batches(kind):
 
 
 def test_rows_stay_in_arrow():
-    made = quadrat.BatchedDataset(as_dataset(ROWS), budget())
+    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
     item = made[0]
     assert type(item) is Rows
     CLASSIFICATION([item])
@@ -114,7 +114,7 @@ COLLATORS = {
 def test_every_collator_takes_a_batch(name, kind):
     unlabelled = name in ("language", "padding-free")  # which make labels of the tokens
     rows = [{key: row[key] for key in row if key != "labels"} for row in ROWS] if unlabelled else ROWS
-    made = quadrat.BatchedDataset(KINDS[kind](rows), budget())
+    made = quadrat.data.BatchedDataset(KINDS[kind](rows), budget())
     for i, batch in enumerate(budget().batches().to_lists()):
         got, expected = (COLLATORS[name]()(features) for features in ([made[i]], [rows[row] for row in batch]))
         if name == "deferred":
@@ -124,13 +124,13 @@ def test_every_collator_takes_a_batch(name, kind):
 
 def test_default_data_collator_takes_a_batch():
     rows = [{"input_ids": [1, 2], "label": 3}, {"input_ids": [4, 5], "label": 6}]
-    made = quadrat.BatchedDataset(rows, [[1, 0]])
+    made = quadrat.data.BatchedDataset(rows, [[1, 0]])
     assert_same_batch(quadrat.default_data_collator([made[0]]), quadrat.default_data_collator(rows[::-1]))
 
 
 @pytest.mark.parametrize("kind", ["dataset", "list"])
 def test_several_batches_at_once(kind):
-    made = quadrat.BatchedDataset(KINDS[kind](ROWS), budget())
+    made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
     loader = DataLoader(made, batch_size=2, collate_fn=CLASSIFICATION)
     with pytest.raises(ValueError, match=r"2 batches at once.*per_device_train_batch_size=1"):
         next(iter(loader))
@@ -139,26 +139,26 @@ def test_several_batches_at_once(kind):
 @given(st.lists(st.lists(st.integers(0, 59), min_size=1, max_size=5), min_size=1, max_size=9))
 def test_fixed_batches(batches):
     for given_batches in (batches, iter(batches), quadrat.Ragged.from_rows(batches), map(tuple, batches)):
-        made = quadrat.BatchedDataset(ROWS, given_batches)
+        made = quadrat.data.BatchedDataset(ROWS, given_batches)
         made.set_epoch(5)
         assert [list(item) for item in made] == [[ROWS[row] for row in batch] for batch in batches]
 
 
 def test_columns():
     for kind in ("dataset", "list", "map", "transform"):
-        made = quadrat.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids"])
+        made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids"])
         assert {tuple(row) for item in made for row in item} == {("input_ids",)}, kind
         with pytest.raises(ValueError, match="nothing"):
-            quadrat.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids", "nothing"])[0]
+            quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids", "nothing"])[0]
     with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
-        quadrat.BatchedDataset(ROWS, budget(), columns="input_ids")
+        quadrat.data.BatchedDataset(ROWS, budget(), columns="input_ids")
 
 
 def test_bad_arguments():
     stream = as_dataset(ROWS).to_iterable_dataset()
     for nothing in (stream, iter(ROWS), {"input_ids": [[1]]}, 3, datasets.DatasetDict(train=as_dataset(ROWS))):
         with pytest.raises(TypeError, match="cannot be indexed by row"):
-            quadrat.BatchedDataset(nothing, [[0]])
+            quadrat.data.BatchedDataset(nothing, [[0]])
     for error, said, batches in (
         (ValueError, "batch 1 has no rows", [[1], []]),
         (ValueError, "there are no batches", []),
@@ -169,8 +169,8 @@ def test_bad_arguments():
         (ValueError, "give it rank=None", budget(world_size=2, rank=1)),
     ):
         with pytest.raises(error, match=said):
-            len(quadrat.BatchedDataset(ROWS, batches))
-    made = quadrat.BatchedDataset(ROWS, budget())
+            len(quadrat.data.BatchedDataset(ROWS, batches))
+    made = quadrat.data.BatchedDataset(ROWS, budget())
     for index in (len(made), -len(made) - 1):
         with pytest.raises(IndexError, match=f"item {index} of {len(made)}"):
             made[index]
@@ -180,7 +180,7 @@ def test_bad_arguments():
 
 
 def test_copies_have_epochs_of_their_own():
-    made = quadrat.BatchedDataset(as_dataset(ROWS), budget())
+    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
     made.set_epoch(4)
     for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert other.epoch == 4
@@ -192,7 +192,7 @@ def test_copies_have_epochs_of_their_own():
 @pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_that_live_on_see_each_epoch(context):
-    made = quadrat.BatchedDataset(as_dataset(ROWS), budget())
+    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
     loader = DataLoader(
         made, batch_size=1, num_workers=2, persistent_workers=True, multiprocessing_context=context,
         collate_fn=CLASSIFICATION,
@@ -205,7 +205,7 @@ def test_workers_that_live_on_see_each_epoch(context):
 
 
 def test_accelerate():
-    made = quadrat.BatchedDataset(as_dataset(ROWS), budget())
+    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
     loader = Accelerator(cpu=True).prepare(DataLoader(made, batch_size=1, collate_fn=CLASSIFICATION))
     for epoch in (0, 1):
         loader.set_epoch(epoch)
@@ -249,7 +249,7 @@ def train(
     trainer = Recording(
         model=tiny(BertForTokenClassification, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
         args=given,
-        train_dataset=quadrat.BatchedDataset(KINDS[kind](ROWS), budget()),
+        train_dataset=quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget()),
         data_collator=CLASSIFICATION,
         callbacks=[quadrat.SetEpochCallback()] * told + ([Stop(stop)] if stop else []),
     )

@@ -53,7 +53,7 @@ def test_workers(method):
     collator, deferring = collators()
     loader = DataLoader(features, batch_size=8, collate_fn=deferring, num_workers=2, multiprocessing_context=method)
     for first, batch in zip(range(0, 48, 8), loader, strict=True):
-        assert isinstance(batch, quadrat.DeferredBatch)
+        assert isinstance(batch, quadrat.deferred.DeferredBatch)
         assert_same_batch(collator(features[first : first + 8]), batch.to("cpu"))
 
 

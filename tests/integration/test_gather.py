@@ -92,7 +92,7 @@ def test_metrics_without_padding(trainer, options):
 
     data = rows(30)
     trainer(metrics, **options).evaluate(data)
-    said = trainer(quadrat.without_padding(metrics_of_tokens), **options).evaluate(data)
+    said = trainer(quadrat.evaluation.without_padding(metrics_of_tokens), **options).evaluate(data)
     (padded,), (kept,) = plain, ragged
     mask = padded.label_ids != -100
     assert type(kept) is type(padded)
@@ -116,14 +116,14 @@ def test_metrics_of_each_batch(trainer):
         return {}
 
     data = rows(10)
-    trainer(quadrat.without_padding(metrics), batch_eval_metrics=True).evaluate(data)
+    trainer(quadrat.evaluation.without_padding(metrics), batch_eval_metrics=True).evaluate(data)
     counts = [sum(label != -100 for row in data[first : first + 4] for label in row["labels"]) for first in (0, 4, 8)]
     assert calls == list(zip(counts, [False, False, True], strict=True))
 
 
 def test_what_has_no_padding_stays():
     made = []
-    metrics = quadrat.without_padding(lambda prediction: made.append(prediction) or {})
+    metrics = quadrat.evaluation.without_padding(lambda prediction: made.append(prediction) or {})
     logits, classes = np.zeros((2, 5)), np.array([1, 0])
     assert metrics(transformers.EvalPrediction(logits, classes)) == {}
     assert made[0].predictions is logits
@@ -157,7 +157,7 @@ DTYPES = st.sampled_from([["uint8"], ["float32"], ["float32", "float64"], ["floa
 )
 def test_ragged_containers(batches, dtypes, inner, mapping):
     """Nothing is padded; rows are as long as they were, of the dtype that the reference's have."""
-    container, reference = quadrat.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
+    container, reference = quadrat.evaluation.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
     assert container.get_arrays() is None
     added = []
     for number, (rows, width, moves, looks) in enumerate(batches):
@@ -181,7 +181,7 @@ def test_ragged_containers(batches, dtypes, inner, mapping):
 
 
 def test_a_ragged_container_goes_on():
-    container, reference = quadrat.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
+    container, reference = quadrat.evaluation.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
     for width in (3, 5, 4):
         for each in (container, reference):
             each.add(torch.full((2, width), float(width)))
@@ -200,7 +200,7 @@ def test_a_ragged_container_goes_on():
 
 @pytest.mark.parametrize("looked_at", [False, True])
 def test_what_a_ragged_container_refuses_changes_nothing(looked_at):
-    container = quadrat.EvalLoopContainer(ragged=True)
+    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
     for width in (3, 2):
         container.add((torch.ones(1, width, 2),))
     if looked_at:
@@ -218,7 +218,7 @@ def test_what_a_ragged_container_refuses_changes_nothing(looked_at):
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
 def test_copies_of_ragged_containers(how):
-    container = quadrat.EvalLoopContainer(ragged=True)
+    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
     for width in (3, 2):
         container.add((torch.ones(1, width, 2), torch.ones(1)))
     other = how(container)

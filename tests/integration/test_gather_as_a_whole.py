@@ -35,7 +35,7 @@ class Container:
 
     def make(self, *, reference=False):
         options = {name: value for name, value in self.options.items() if not reference or name != "ragged"}
-        container = (trainer_pt_utils if reference else quadrat).EvalLoopContainer(**options)
+        container = (trainer_pt_utils if reference else quadrat.evaluation).EvalLoopContainer(**options)
         for number, step in enumerate(self.steps):
             container.add(batch(number))
             if step is not None:
@@ -210,7 +210,7 @@ HUGE = torch.zeros(1, 1).expand(10**7, 10**7)
 def test_what_there_is_no_memory_for_is_not_added(library, before):
     """The first array of the batch has room, the second has not."""
     convert = (lambda value: value.numpy()) if library == "np" else lambda value: value
-    container, reference = quadrat.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
+    container, reference = quadrat.evaluation.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
     for number in range(before):
         for each in (container, reference):
             each.add(tuple(map(convert, (torch.full((6, 3), float(number)),) * 2)))
@@ -228,7 +228,7 @@ import torch
 import quadrat
 
 small, large = torch.ones(6, 3), torch.ones(64 << 20)
-container = quadrat.EvalLoopContainer()
+container = quadrat.evaluation.EvalLoopContainer()
 for _ in range(2):
     container.add((small, small))
 container.add((torch.ones(2, 3), torch.ones(2, 3)))
@@ -256,7 +256,7 @@ def test_memory_that_cannot_grow():
 
 def test_a_view_stays_where_it_is():
     """What is added goes elsewhere while somebody holds an array of what is there."""
-    container = quadrat.EvalLoopContainer(ragged=True)
+    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
     held = []
     for number in range(12):
         container.add(torch.full((64, 1000 + number), float(number)))

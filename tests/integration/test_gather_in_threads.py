@@ -27,7 +27,7 @@ def in_each_thread(call: Any) -> None:
 def test_threads_that_look(name):
     batches = [torch.full((40, 64, 16), float(number)) for number in range(40)]
     for _ in range(5):
-        container = quadrat.EvalLoopContainer()
+        container = quadrat.evaluation.EvalLoopContainer()
         for one in batches:
             container.add(one)
             if name == "arrays":
@@ -45,7 +45,7 @@ def batch(thread: int, step: int, transposed: bool) -> Any:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("between", ["", "to_cpu_and_numpy", "tensors", "get_arrays"])
 def test_threads_that_add(between, transposed):
-    container, steps = quadrat.EvalLoopContainer(), STEPS // 3 if between else STEPS
+    container, steps = quadrat.evaluation.EvalLoopContainer(), STEPS // 3 if between else STEPS
 
     def add(thread):
         for step in range(steps):
@@ -65,7 +65,7 @@ def test_threads_that_add(between, transposed):
 
 
 def test_threads_that_add_and_keep_rows():
-    container = quadrat.EvalLoopContainer(ragged=True)
+    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
 
     def add(thread):
         for step in range(20):
@@ -107,7 +107,7 @@ def test_threads_that_add_to_a_gatherer(odd):
 
 def test_a_container_blocks_nobody_else():
     """The lock is one container's, and free after an error."""
-    container = quadrat.EvalLoopContainer()
+    container = quadrat.evaluation.EvalLoopContainer()
     container.add(torch.ones(2, 3))
     with pytest.raises(AssertionError):
         container.add([torch.ones(2, 3)])

@@ -86,7 +86,7 @@ def stream(rows: Any, **options: Any) -> quadrat.BatchedStream:
 
 def patched(rows: Any) -> Any:
     dataset = stored(rows)
-    with quadrat.patch_datasets():
+    with quadrat.data.patch_datasets():
         return dataset.__getitems__(range(len(rows)))
 
 
@@ -108,10 +108,10 @@ MADE = {
     "a list of a batch of a stream": lambda rows: list(stream(rows)),
     "a batch of a stream of datasets": lambda rows: next(iter(stream(list(stored(rows).to_iterable_dataset())))),
     "a batch of a stream, with columns": lambda rows: next(iter(stream(rows, columns=list(rows[0])))),
-    "a batch of a list": lambda rows: quadrat.BatchedDataset(rows, batches(rows))[0],
-    "a list of a batch of a list": lambda rows: [quadrat.BatchedDataset(rows, batches(rows))[0]],
-    "a batch of a Dataset": lambda rows: quadrat.BatchedDataset(stored(rows), batches(rows))[0],
-    "a list of a batch of a Dataset": lambda rows: [quadrat.BatchedDataset(stored(rows), batches(rows))[0]],
+    "a batch of a list": lambda rows: quadrat.data.BatchedDataset(rows, batches(rows))[0],
+    "a list of a batch of a list": lambda rows: [quadrat.data.BatchedDataset(rows, batches(rows))[0]],
+    "a batch of a Dataset": lambda rows: quadrat.data.BatchedDataset(stored(rows), batches(rows))[0],
+    "a list of a batch of a Dataset": lambda rows: [quadrat.data.BatchedDataset(stored(rows), batches(rows))[0]],
     "rows of an ArrowDataset": lambda rows: quadrat.ArrowDataset(stored(rows)).__getitems__(range(len(rows))),
     "a slice of such rows": lambda rows: quadrat.ArrowDataset(stored([*rows, *rows])).__getitems__(
         range(2 * len(rows))
@@ -140,7 +140,7 @@ def test_rows(name, made):
 def packs(kind: str, rows: Any) -> Any:
     """Packs of these rows: a list of them, as a DataLoader gives it."""
     if kind == "stream":
-        return list(quadrat.PackedStream(rows, 8, shuffle=False))
+        return list(quadrat.data.PackedStream(rows, 8, shuffle=False))
     dataset = quadrat.PackedDataset(stored(rows) if kind == "Dataset" else rows, 8, shuffle=False)
     return dataset.__getitems__(range(len(dataset)))
 

@@ -86,7 +86,7 @@ def test_each_token_once_and_rows_whole(case, epoch, kind):
     if options["strategy"] == "in_order" and not options["shuffle"]:
         assert documents == pieces
     if not options["shuffle"]:
-        numbers = quadrat.plan_packs(lengths, most, options["strategy"], overlong=options["overlong"])
+        numbers = quadrat.batching.plan_packs(lengths, most, options["strategy"], overlong=options["overlong"])
         assert [len(pack["seq_lengths"]) for pack in found] == numbers.lengths.tolist()
     again = quadrat.PackedDataset(KINDS["list"](rows), **options)
     again.set_epoch(epoch)
@@ -135,7 +135,7 @@ def test_collators_that_join_rows_keep_documents_apart(name, kind):
     collator = {"flattening": FLATTENING, "language": LANGUAGE, "tokens": TOKENS}[name]
     source = quadrat.PackedDataset(KINDS[kind](ROWS), 60, columns=columns, shuffle=False)
     packs = source.__getitems__([2, 0, 5])
-    numbers = quadrat.plan_packs(LENGTHS, 60)
+    numbers = quadrat.batching.plan_packs(LENGTHS, 60)
     documents = [ROWS[row] for pack in (2, 0, 5) for row in numbers[pack].tolist()]
     expected = collator([{key: row[key] for key in columns or row} for row in documents if row["input_ids"]])
     for _ in range(2):  # the first time, and when the batch is known

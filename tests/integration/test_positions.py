@@ -11,7 +11,7 @@ ROWS = rows_of(LENGTHS)
 MAKES = {
     "sampler": lambda: quadrat.TokenBudgetBatchSampler(LENGTHS, 64, seed=3),
     "batches": lambda: quadrat.BatchedStream(ROWS, 64, window=20, seed=3),
-    "packs": lambda: quadrat.PackedStream(ROWS, LIMIT, window=20, seed=3),
+    "packs": lambda: quadrat.data.PackedStream(ROWS, LIMIT, window=20, seed=3),
 }
 COUNT = {"sampler": "batch", "batches": "given", "packs": "given"}
 every_kind = pytest.mark.parametrize("kind", MAKES)

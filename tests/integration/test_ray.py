@@ -249,7 +249,7 @@ def test_packed_blocks_are_the_packs_of_pack(lengths, limit, strategy):
     rows = [{"input_ids": [n] * length} for n, length in enumerate(lengths)]
     table = pa.Table.from_pylist(rows, pa.schema({"input_ids": pa.list_(pa.int64())}))
     got = PackBlocks(limit, strategy=strategy, overlong="truncate")(table).to_pydict()
-    packs = quadrat.plan_packs(lengths, limit, strategy, overlong="truncate").to_lists()
+    packs = quadrat.batching.plan_packs(lengths, limit, strategy, overlong="truncate").to_lists()
     assert got["input_ids"] == [[token for n in pack for token in rows[n]["input_ids"][:limit]] for pack in packs]
     assert got["seq_lengths"] == [[min(lengths[n], limit) for n in pack] for pack in packs]
 

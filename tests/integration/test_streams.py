@@ -75,7 +75,7 @@ def test_batches_keep_the_budget_and_rows_come_once(lengths, window, max_tokens,
 )
 def test_packs_hold_what_they_may_and_rows_come_once(lengths, window, limit, overlong, **options):
     rows = rows_of(lengths)
-    packs = list(quadrat.PackedStream(rows, limit, window=window, overlong=overlong, **options))
+    packs = list(quadrat.data.PackedStream(rows, limit, window=window, overlong=overlong, **options))
     assert all(len(pack["input_ids"]) == pack["seq_lengths"].sum() <= limit for pack in packs)
     assert all((pack["input_ids"] == pack["number"]).all() for pack in packs)
     if overlong == "truncate":
@@ -88,7 +88,7 @@ def test_packs_hold_what_they_may_and_rows_come_once(lengths, window, limit, ove
 
 def test_pieces_are_of_all_tokens():
     rows = [{"input_ids": [*range(length)]} for length in (25, 3, 10)]
-    packs = [said(pack) for pack in quadrat.PackedStream(rows, 10, overlong="split", window=2, shuffle=False)]
+    packs = [said(pack) for pack in quadrat.data.PackedStream(rows, 10, overlong="split", window=2, shuffle=False)]
     assert documents(packs) == sorted([[*range(10)], [*range(10, 20)], [*range(20, 25)], [0, 1, 2], [*range(10)]])
 
 
@@ -96,8 +96,8 @@ def test_pieces_are_of_all_tokens():
 def test_in_order_is_the_order_of_all_rows(lengths, window):
     """No pack is cut at the end of a window, if a window has more than one."""
     lengths = [length + 1 for length in lengths]
-    packs = quadrat.PackedStream(rows_of(lengths), 13, strategy="in_order", window=window, shuffle=False)
-    expected = quadrat.plan_packs(lengths, 13, "in_order").to_lists()
+    packs = quadrat.data.PackedStream(rows_of(lengths), 13, strategy="in_order", window=window, shuffle=False)
+    expected = quadrat.batching.plan_packs(lengths, 13, "in_order").to_lists()
     assert [[document[0] for document in said(pack)] for pack in packs] == expected
 
 
@@ -252,7 +252,7 @@ def test_collators_take_batches(batch_size):
 
 
 def test_collators_keep_packed_rows_apart():
-    stream = quadrat.PackedStream(rows_of(LENGTHS), LIMIT, columns=["input_ids"], window=32)
+    stream = quadrat.data.PackedStream(rows_of(LENGTHS), LIMIT, columns=["input_ids"], window=32)
     loader = DataLoader(stream, batch_size=4, collate_fn=quadrat.DataCollatorWithFlattening())
     starts = sum(int((batch["position_ids"] == 0).sum()) for batch in loader)
     assert starts == sum(length > 0 for length in LENGTHS)
@@ -354,11 +354,11 @@ def test_wrong_arguments():
         with pytest.raises(ValueError, match=message):
             quadrat.BatchedStream(rows, **{"max_tokens": 16, **options})
     with pytest.raises(ValueError, match="strategy must be one of"):
-        quadrat.PackedStream(rows, 16, strategy="worst")
+        quadrat.data.PackedStream(rows, 16, strategy="worst")
     with pytest.raises(ValueError, match="overlong must be one of 'error', 'truncate', 'split'"):
-        quadrat.PackedStream(rows, 16, overlong="alone")
+        quadrat.data.PackedStream(rows, 16, overlong="alone")
     with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
-        quadrat.PackedStream(rows, 16, columns="input_ids")
+        quadrat.data.PackedStream(rows, 16, columns="input_ids")
     with pytest.raises(ValueError, match="no column 'label'"):
         list(quadrat.BatchedStream(rows, 16, columns=["input_ids", "label"]))
 
@@ -377,7 +377,7 @@ def test_packs_are_full():
     """The figures of the docstring, with fewer rows."""
     lengths = np.minimum(np.random.default_rng(0).lognormal(5, 0.8, 20_000).astype(int) + 1, 1024)
     rows = [{"input_ids": np.zeros(length, np.int32)} for length in lengths]
-    packs = list(quadrat.PackedStream(rows, 1024))
+    packs = list(quadrat.data.PackedStream(rows, 1024))
     assert lengths.sum() / (len(packs) * 1024) > 0.998
 
 

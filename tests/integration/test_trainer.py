@@ -107,7 +107,7 @@ def test_same_losses_by_length(given_lengths, tmp_path):
         got, ours, shapes_inside = run()
     assert (got, shapes_inside) == (expected, shapes)
     assert reference is trainer_pt_utils.LengthGroupedSampler
-    assert ours is quadrat.LengthGroupedSampler
+    assert ours is quadrat.batching.LengthGroupedSampler
 
 
 STEPS = 6  # an epoch

@@ -67,7 +67,7 @@ def codes_of(thing):
 
 @contextlib.contextmanager
 def everything_patched():
-    with quadrat.patch_transformers(), quadrat.patch_trl() if HAS_TRL else contextlib.nullcontext():
+    with quadrat.patch_transformers(), quadrat.trl.patch_trl() if HAS_TRL else contextlib.nullcontext():
         yield
 
 
@@ -119,7 +119,7 @@ import sys, threading
 import datasets, quadrat
 from quadrat.data import iterable
 
-quadrat.patch_datasets()
+quadrat.data.patch_datasets()
 sets = [datasets.Dataset.from_dict({"a": list(range(20))}) for _ in range(%d)]
 start, tried, kinds = threading.Barrier(len(sets)), [], set()
 

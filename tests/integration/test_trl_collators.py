@@ -256,7 +256,7 @@ def test_deferred(name):
         collator.deferred = True
         for _ in range(2):
             batch = collator(rows_of(name))
-            assert isinstance(batch, quadrat.DeferredBatch)
+            assert isinstance(batch, quadrat.deferred.DeferredBatch)
             assert_same_batch(reference(rows_of(name)), dict(batch.to("cpu")))
 
 

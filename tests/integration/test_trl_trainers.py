@@ -95,7 +95,7 @@ def trained(run: str, folder: Any) -> tuple[list[float], Any]:
 @pytest.mark.parametrize("run", RUNS)
 def test_same_losses(run, tmp_path):
     expected, before = trained(run, tmp_path)
-    with quadrat.patch_trl():
+    with quadrat.trl.patch_trl():
         got, inside = trained(run, tmp_path)
     assert got == expected
     assert len(got) == 3
@@ -108,7 +108,7 @@ def test_same_losses(run, tmp_path):
 @pytest.mark.parametrize("run", ["DPO", "reward", "KTO"])
 def test_token_budget(run, patched, tmp_path):
     """Completions count with their prompts, and each example is in one batch."""
-    with quadrat.patch_trl() if patched else contextlib.nullcontext():
+    with quadrat.trl.patch_trl() if patched else contextlib.nullcontext():
         limit = {"max_length": 24} if run == "DPO" else {}
         trainer = trainer_of(run, tmp_path, max_steps=-1, num_train_epochs=1, **limit)
         data, collate = trainer.train_dataset, trainer.data_collator
@@ -153,27 +153,27 @@ def holders() -> dict[tuple[str, str], Any]:
 
 def test_the_names_lead_to_quadrat_until_it_is_undone():
     before = holders()
-    with quadrat.patch_trl() as patch:
+    with quadrat.trl.patch_trl() as patch:
         for module, name, twin in NAMES:
             assert getattr(module, name) is getattr(twin, name)
             assert issubclass(getattr(module, name), twin.Original)
         assert trl.pack_dataset is data_utils.pack_dataset is sft_trainer.pack_dataset is quadrat.batching.pack_dataset
         assert utils.pad is sft_trainer.pad is ours.pad
         assert {value for (_, name), value in holders().items() if name == "pad"} == {ours.pad}
-        with quadrat.patch_trl():
+        with quadrat.trl.patch_trl():
             pass
         assert utils.pad is ours.pad
         patch.undo()
     assert {place: value for place, value in holders().items() if place in before} == before
     assert trl.pack_dataset is before["trl.data_utils", "pack_dataset"]
-    with pytest.raises(RuntimeError, match=r"call quadrat.patch_trl\(\) for a new one"):
+    with pytest.raises(RuntimeError, match=r"call quadrat.trl.patch_trl\(\) for a new one"):
         patch.__enter__()
 
 
 def test_modules_that_are_loaded_meanwhile():
     name = "trl.trainer.rloo_trainer"
     sys.modules.pop(name, None)
-    with warnings.catch_warnings(), quadrat.patch_trl():
+    with warnings.catch_warnings(), quadrat.trl.patch_trl():
         warnings.simplefilter("ignore")
         module = __import__(name, fromlist=["pad"])
         assert module.pad is ours.pad
@@ -183,6 +183,6 @@ def test_modules_that_are_loaded_meanwhile():
 def test_originals_pickle_while_patched():
     for _, _, twin in NAMES:
         original = twin.Original(pad_token_id=0)
-        with quadrat.patch_trl():
+        with quadrat.trl.patch_trl():
             assert type(pickle.loads(pickle.dumps(original))) is twin.Original
         assert type(pickle.loads(pickle.dumps(original))) is twin.Original

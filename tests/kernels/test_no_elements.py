@@ -88,7 +88,7 @@ def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
         assert np.array_equal(np.asarray(found.to_padded(max_length=width)), padded)
     flat = quadrat.flatten([made(row, library) for row in padded]) if rows and not inner else None
     assert flat is None or np.array_equal(np.asarray(flat.values), whole)
-    joined = quadrat.concat_padded([made(padded, library)] * 3)
+    joined = quadrat.evaluation.concat_padded([made(padded, library)] * 3)
     assert np.array_equal(np.asarray(joined), np.concatenate([padded] * 3))
 
 

@@ -21,7 +21,7 @@ print(quadrat.flatten([[1, 2, 3], [7]], align_to=2).values.tolist())
 print(quadrat.pad([[1, 2], [3]]).tolist())
 print(align(numpy.array([0, 1, 3]), numpy.array([1, 2, 3]), pad_to_multiple_of=2).values[0].tolist())
 print(quadrat.Ragged.from_rows([[1], [2, 3]])[[1, 0]].to_lists())
-print(quadrat.concat_padded([padded, padded[:, :2]]).shape[1])
+print(quadrat.evaluation.concat_padded([padded, padded[:, :2]]).shape[1])
 for wrong in (
     lambda: align(numpy.array([0, 1, 2**61]), pad_to_multiple_of=2),
     lambda: align(numpy.array([0, 1, 3]), numpy.array([1, 2, 3]), pad_to_multiple_of=2**62),

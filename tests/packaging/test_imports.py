@@ -32,7 +32,7 @@ def loaded_after(code):
     "import quadrat",
     "import quadrat; dir(quadrat); quadrat.__version__",
     "import quadrat.data",
-    "import quadrat; quadrat.show_config()",
+    "from quadrat.config import show_config; show_config()",
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
     "import quadrat.support.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
@@ -53,14 +53,14 @@ NEEDS = {
         "quadrat.pad([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
         "quadrat.flatten([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
         "quadrat.attention_mask([1], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
-        "quadrat.DeferredBatch({})": 'DeferredBatch needs torch: pip install "quadrat[transformers]"',
+        "quadrat.deferred.DeferredBatch({})": 'DeferredBatch needs torch: pip install "quadrat[transformers]"',
         "import quadrat.ops.library": "quadrat.ops.library needs torch: pip install torch",
     },
     "transformers": {
         "import quadrat.collators.padding": 'quadrat.collators needs transformers: pip install "quadrat[transformers]"',
         "import quadrat.evaluation.containers": "quadrat.evaluation.containers needs transformers: pip install "
         '"quadrat[transformers]"',
-        "quadrat.DeferredBatch({})": 'DeferredBatch needs transformers: pip install "quadrat[transformers]"',
+        "quadrat.deferred.DeferredBatch({})": 'DeferredBatch needs transformers: pip install "quadrat[transformers]"',
     },
     "tokenizers": {
         "quadrat.DataCollatorWithPadding": "quadrat.DataCollatorWithPadding needs tokenizers: pip install "
@@ -80,7 +80,7 @@ NEEDS = {
     },
     "trl": {
         "quadrat.trl": "quadrat.trl needs trl: pip install trl",
-        "quadrat.patch_trl()": "quadrat.patch_trl needs trl: pip install trl",
+        "quadrat.trl.patch_trl()": "quadrat.trl needs trl: pip install trl",
     },
     "jax": {
         "quadrat.default_data_collator([{'a': 1}], 'jax')": "return_tensors='jax' needs jax: pip install jax",
@@ -113,10 +113,10 @@ def test_every_name_says_what_it_needs():
 blocked = {{"torch"}}
 {BLOCK}
 import importlib
-import quadrat
+import quadrat.config
 assert quadrat.attention_mask([1, 2]).tolist() == [[1, 0], [1, 1]]
 assert quadrat.Ragged.from_rows([[1]]).to_lists() == [[1]]
-quadrat.show_config()
+quadrat.config.show_config()
 for package in {[package.__name__ for package in PUBLIC]!r}:
     module = importlib.import_module(package)
     for name in module.__all__:
@@ -158,7 +158,7 @@ def test_works_where_torch_is_shut_out():
 {shut_out}; import quadrat
 assert quadrat.pad([[1], []]).tolist() == [[1], [0]]
 assert list(quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16, shuffle=False)) == [[2, 4], [0, 1, 3]]
-assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
+assert quadrat.batching.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
 """)
 
 

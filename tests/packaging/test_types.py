@@ -57,12 +57,12 @@ TYPES = {
     "quadrat.flatten(lists, kwargs_for='mask')": BATCH,
     "quadrat.flatten(lists).max_length": "int",
     "quadrat.flatten(lists, align_to=8).padding_mask": "Any",
-    "quadrat.concat_padded(arrays)": "ndarray[tuple[Any, ...], dtype[signedinteger[_64Bit]]]",
+    "quadrat.evaluation.concat_padded(arrays)": "ndarray[tuple[Any, ...], dtype[signedinteger[_64Bit]]]",
     "quadrat.Ragged(arrays[0], arrays[0])": f"Ragged[{ARRAY}]",
     "quadrat.Ragged(tensors[0], tensors[0]).lengths": TENSOR,
     "quadrat.Ragged.from_rows(lists).to('cpu')[0]": TENSOR,
     "quadrat.Ragged.from_rows(lists)[1:].total": "int",
-    "quadrat.DeferredBatch({}).to('cuda')": BATCH,
+    "quadrat.deferred.DeferredBatch({}).to('cuda')": BATCH,
 }
 # And what is said of code that is wrong.
 WRONG = {

@@ -35,7 +35,7 @@ sampler = quadrat.TokenBudgetBatchSampler(LENGTHS, 64, world_size=2, rank=None)
 trainer = Recording(
     model=tiny(BertForSequenceClassification, num_labels=2),
     args=arguments(FOLDER, per_device_train_batch_size=1, num_train_epochs=2, ddp_backend="gloo"),
-    train_dataset=quadrat.BatchedDataset(ROWS, sampler),
+    train_dataset=quadrat.data.BatchedDataset(ROWS, sampler),
     data_collator=collate,
     callbacks=[quadrat.SetEpochCallback()],
 )

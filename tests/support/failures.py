@@ -140,9 +140,9 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
                 lambda: quadrat.pad([[1, 2]], max_length=1),
                 lambda: quadrat.unpad(padded, lengths=[5, 1]),
                 lambda: quadrat.Ragged(np.arange(3), np.array([0, 9])),
-                lambda: quadrat.plan_packs([5, 7], 6),
+                lambda: quadrat.batching.plan_packs([5, 7], 6),
                 lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=0),
-                lambda: quadrat.concat_padded([padded, padded.float()]),
+                lambda: quadrat.evaluation.concat_padded([padded, padded.float()]),
                 lambda: quadrat.TokenBudgetBatchSampler([5, 7], 6),
             ]
         ),

@@ -129,8 +129,8 @@ CALLS: dict[str, Callable[[Maker], Any]] = {
 
 # Those that torch itself does, or its dispatcher: with its results and errors.
 OF_TORCH: dict[str, Callable[[Maker], Any]] = {
-    "concat_padded": lambda make: quadrat.concat_padded([make(PADDED), WIDE]),
-    "concat_padded second": lambda make: quadrat.concat_padded([WIDE, make(PADDED)]),
+    "concat_padded": lambda make: quadrat.evaluation.concat_padded([make(PADDED), WIDE]),
+    "concat_padded second": lambda make: quadrat.evaluation.concat_padded([WIDE, make(PADDED)]),
     "ops.pad": lambda make: torch.ops.quadrat.pad(make(VALUES), OFFSETS, 4),
     "ops.pad offsets": lambda make: torch.ops.quadrat.pad(VALUES, make(OFFSETS), 4),
     "ops.unpad": lambda make: torch.ops.quadrat.unpad(make(PADDED), OFFSETS, 3),

@@ -40,8 +40,8 @@ def _pads(pad: Any) -> Any:
     return functools.partial(pad, samples.tokenizer(), return_tensors="pt")
 
 
-_CTC = speech.CTC, quadrat.DataCollatorCTCWithPadding
-_SEQ2SEQ = speech.Seq2Seq, quadrat.DataCollatorSpeechSeq2SeqWithPadding
+_CTC = speech.CTC, quadrat.speech.DataCollatorCTCWithPadding
+_SEQ2SEQ = speech.Seq2Seq, quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding
 OTHERS = {
     "speech.ctc": _of_speech(*_CTC, 1),
     "speech.frames": _of_speech(*_SEQ2SEQ, 2, 1, False),

@@ -20,7 +20,7 @@ class _Owner:
 
 def _patched(format_type: str | None, *, undo: bool) -> list[Any]:
     one = datasets.Dataset.from_dict(ROWS).with_format(format_type)
-    with quadrat.patch_datasets() as patch:
+    with quadrat.data.patch_datasets() as patch:
         quadrat.DataCollatorWithPadding(make_tokenizer())(one.__getitems__([1, 0]))
         list(one.__getitems__([1, 0]))
         one.set_format("numpy")
@@ -47,7 +47,7 @@ def _packed() -> list[Any]:
 
 def _batched() -> list[Any]:
     plain = quadrat.ArrowDataset(datasets.Dataset.from_dict(ROWS))
-    one = quadrat.BatchedDataset(plain, quadrat.TokenBudgetBatchSampler([3, 2, 1], max_tokens=8))
+    one = quadrat.data.BatchedDataset(plain, quadrat.TokenBudgetBatchSampler([3, 2, 1], max_tokens=8))
     quadrat.DataCollatorWithPadding(make_tokenizer())([one[0]])
     return [plain, one]
 

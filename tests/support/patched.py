@@ -27,7 +27,7 @@ def everything_patched() -> Iterator[None]:
         if HAS_TRL:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
-                patches.enter_context(quadrat.patch_trl())
+                patches.enter_context(quadrat.trl.patch_trl())
         yield
 
 

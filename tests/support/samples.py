@@ -43,9 +43,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "DataCollatorWithPadding": ({"pad_to_multiple_of": 4}, _rows(label=lambda n: n)),
     "DefaultDataCollator": ({}, _EVEN),
 }
-# Those of speech are made of a processor: tests/identity/test_speech.py.
-SPEECH = ("DataCollatorCTCWithPadding", "DataCollatorSpeechSeq2SeqWithPadding")
-CLASSES = sorted(name for name in quadrat.__all__ if "DataCollator" in name and name not in SPEECH)
+CLASSES = sorted(name for name in quadrat.__all__ if "DataCollator" in name)
 # Those that the installed transformers has, too. Before 5.20 it may have another class of the name of 4.57's.
 TWINS = [name for name in CLASSES if hasattr(transformers, name)]
 if "DataCollatorForWholeWordMask" in TWINS and not hasattr(transformers.DataCollatorForWholeWordMask, "_shuffle"):

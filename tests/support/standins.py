@@ -24,7 +24,7 @@ from transformers import (
     set_seed,
 )
 
-import quadrat
+from quadrat.integration.switch import Patch, followed_by
 
 _SAID = "the cat sat on a mat while seven dogs in Paris were barking at an old grey postman who ran away"
 WORDS = _SAID.split()
@@ -147,16 +147,7 @@ def save_hub(folder: Path) -> Path:
 def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The patches that code makes in this block, undone at its end."""
     made: list[Any] = []
-
-    def kept(patch: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            made.append(patch(*args, **options))
-            return made[-1]
-
-        return call
-
-    for name in ("patch_transformers", "patch_trl", "patch_tokenizers", "patch_datasets"):
-        monkeypatch.setattr(quadrat, name, kept(getattr(quadrat, name)))
+    monkeypatch.setattr(Patch, "__init__", followed_by(Patch.__init__, made.append))
     yield made
     while made:
         made.pop().undo()

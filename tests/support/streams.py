@@ -62,7 +62,7 @@ def stream_of(kind, dataset, **options):
     options = {"window": 24, **options}
     if kind == "batches":
         return quadrat.BatchedStream(dataset, 3 * LIMIT, **options)
-    return quadrat.PackedStream(dataset, LIMIT, columns=["input_ids", "number"], **options)
+    return quadrat.data.PackedStream(dataset, LIMIT, columns=["input_ids", "number"], **options)
 
 
 def said(item):

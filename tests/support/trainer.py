@@ -11,7 +11,7 @@ class Losses(Trainer):
     """Keeps each step's loss, unrounded. No batch reaches the model deferred."""
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        assert not isinstance(inputs, quadrat.DeferredBatch)
+        assert not isinstance(inputs, quadrat.deferred.DeferredBatch)
         result = super().compute_loss(model, inputs, *args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
         self.__dict__.setdefault("losses", []).append(loss.item())

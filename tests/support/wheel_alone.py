@@ -5,13 +5,14 @@ import sys
 import numpy as np
 
 import quadrat
+from quadrat.config import show_config
 
 assert "torch" not in sys.modules
 rows = quadrat.Ragged.from_rows([[5, 6, 7], [8]])
 assert quadrat.pad(rows, padding_side="left").tolist() == [[5, 6, 7], [0, 0, 8]]
 assert quadrat.attention_mask(rows).tolist() == [[1, 1, 1], [1, 0, 0]]
 assert quadrat.flatten(rows).cu_seqlens.tolist() == [0, 3, 4]
-assert sorted(len(row) for row in quadrat.plan_packs([3, 1, 2], max_length=4).to_lists()) == [1, 2]
+assert sorted(len(row) for row in quadrat.batching.plan_packs([3, 1, 2], max_length=4).to_lists()) == [1, 2]
 wide = quadrat.Ragged(np.arange(5000, dtype=np.int64), np.arange(0, 5001, 100))  # long enough for vector registers
 assert np.array_equal(quadrat.pad(wide), np.arange(5000).reshape(50, 100))
 try:
@@ -31,5 +32,5 @@ else:
         pass
     else:
         raise SystemExit("a null pointer was taken")
-config = quadrat.show_config()
+config = show_config()
 print(f"{config['compiler'].strip()}, SIMD level {config['SIMD level']}, CUDA {config['CUDA']}")

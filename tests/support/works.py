@@ -137,21 +137,21 @@ def functions() -> Iterator[Work]:
     made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, **ids)
     made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), **ids)
     made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(padded, **by_counter)
-    made["concat_padded"] = lambda: quadrat.concat_padded([padded[:, :7], padded[:, :9]])
+    made["concat_padded"] = lambda: quadrat.evaluation.concat_padded([padded[:, :7], padded[:, :9]])
     encoding, of_tokenizers = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}, quadrat.tokenizers
     made["convert_to_tensors"] = lambda: of_tokenizers.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
     tokenizer, columns = samples.tokenizer(), {"input_ids": rows[:1] + rows[2:3]}
     made["tokenizer_pad"] = lambda: of_tokenizers.tokenizer_pad(tokenizer, columns, verbose=False)
     made["lengths"] = lambda: quadrat.lengths(rows)
-    made["pack"] = lambda: quadrat.plan_packs([5, 0, 7, 300], 310)
+    made["pack"] = lambda: quadrat.batching.plan_packs([5, 0, 7, 300], 310)
     lengths = np.arange(1, 200) % 37 + 1
     budget = quadrat.TokenBudgetBatchSampler(lengths, 200)
     made["TokenBudgetBatchSampler"] = lambda: list(budget)
-    made["LengthGroupedSampler"] = lambda: list(quadrat.LengthGroupedSampler(4, lengths=lengths.tolist()))
+    made["LengthGroupedSampler"] = lambda: list(quadrat.batching.LengthGroupedSampler(4, lengths=lengths.tolist()))
     table = datasets.Dataset.from_list(samples.batch("DataCollatorWithPadding") * 3)
     stored = quadrat.ArrowDataset(table)
     made["ArrowDataset, rows"] = lambda: [dict(row) for row in stored.__getitems__([3, 1, 2])]
-    batched = quadrat.BatchedDataset(table, [[0, 1], [2, 3]])
+    batched = quadrat.data.BatchedDataset(table, [[0, 1], [2, 3]])
     collator = quadrat.DataCollatorWithPadding(samples.tokenizer())
     made["BatchedDataset"] = lambda: collator([batched[1]])
     packed = quadrat.PackedDataset(table, 20, columns=["input_ids"])
@@ -167,7 +167,7 @@ def functions() -> Iterator[Work]:
 
 
 def gathered(padded: torch.Tensor, **options: Any) -> Any:
-    container = quadrat.EvalLoopContainer(**options)
+    container = quadrat.evaluation.EvalLoopContainer(**options)
     for width in (3, 300, 7):
         container.add((padded[:, :width], padded[:, 0]))
     return container.get_arrays()
@@ -188,7 +188,7 @@ def everything() -> list[Work]:
 
 def picture(value: Any) -> Any:
     """A comparable picture of whatever a work returns."""
-    value = value.to("cpu") if isinstance(value, quadrat.DeferredBatch) else value
+    value = value.to("cpu") if isinstance(value, quadrat.deferred.DeferredBatch) else value
     return frozen((value.values, value.offsets) if isinstance(value, quadrat.Ragged) else value)
 
 

@@ -79,7 +79,7 @@ std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& 
     throw py::value_error("no status has the code " + std::to_string(code));
 }
 
-// What this build is: for quadrat.show_config().
+// What this build is: for show_config().
 void add_config(py::module_& m) {
     m.attr("__version__") = QUADRAT_VERSION;
     py::list kinds;

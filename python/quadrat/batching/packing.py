@@ -67,11 +67,11 @@ def plan_packs(
 
     Examples:
         >>> import quadrat
-        >>> quadrat.plan_packs([5, 3, 8, 2, 6], max_length=8).to_lists()
+        >>> quadrat.batching.plan_packs([5, 3, 8, 2, 6], max_length=8).to_lists()
         [[2], [4, 3], [0, 1]]
-        >>> quadrat.plan_packs([5, 3, 8, 2, 6], max_length=8, strategy="in_order").to_lists()
+        >>> quadrat.batching.plan_packs([5, 3, 8, 2, 6], max_length=8, strategy="in_order").to_lists()
         [[0, 1], [2], [3, 4]]
-        >>> quadrat.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
+        >>> quadrat.batching.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
     """
     packs = Packing.of(max_length, strategy, overlong).packs(lengths_of(lengths)).rows

@@ -52,7 +52,8 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
 
     Examples:
         >>> import quadrat, torch
-        >>> sampler = quadrat.LengthGroupedSampler(2, lengths=[3, 9, 4, 8], generator=torch.Generator().manual_seed(0))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> sampler = quadrat.batching.LengthGroupedSampler(2, lengths=[3, 9, 4, 8], generator=generator)
         >>> list(sampler)
         [1, 0, 3, 2]
     """

@@ -111,7 +111,7 @@ def loaded(name: str) -> None:
         elif name == "transformers.pipelines":
             patch_pipelines(_tally.add_elsewhere, _told if OPTIONS.inference else None)
         else:
-            getattr(quadrat, f"patch_{name}")()
+            (quadrat.data.patch_datasets if name == "datasets" else quadrat.trl.patch_trl)()
     except Exception as error:  # the script goes on without
         say(f"{name} is not patched: {type(error).__name__}: {error}")
 
@@ -274,7 +274,7 @@ def _prepare(trainer: Any) -> None:
         elif OPTIONS.group_by_length:
             _group(trainer)
     with _or_say(trainer, "batches are not trimmed"):
-        if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.BatchedDataset):
+        if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.data.BatchedDataset):
             trim_batches(trainer)
     group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
 

@@ -86,7 +86,8 @@ class DataCollatorCTCWithPadding(_Speech):
         >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
         >>> import quadrat
-        >>> collator = quadrat.DataCollatorCTCWithPadding(Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer))
+        >>> processor = Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer)
+        >>> collator = quadrat.speech.DataCollatorCTCWithPadding(processor)
         >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
         >>> {name: values.tolist() for name, values in collator(clips).items()}
         {'input_values': [[0.5, 1.0], [2.0, 0.0]], 'labels': [[1, -100], [1, 2]]}
@@ -145,7 +146,7 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
         >>> import quadrat
         >>> processor = Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer)
-        >>> collator = quadrat.DataCollatorSpeechSeq2SeqWithPadding(processor, 1, False)
+        >>> collator = quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(processor, 1, False)
         >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
         >>> {name: values.tolist() for name, values in collator(clips).items()}
         {'input_values': [[0.5, 1.0], [2.0, 0.0]], 'labels': [[-100], [2]]}

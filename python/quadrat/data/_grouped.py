@@ -93,6 +93,6 @@ def source_of(dataset: Any, columns: list[str] | None) -> Any:
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) or isinstance(dataset, (dict, Ragged)):
         raise TypeError(
             f"a {type(dataset).__name__} cannot be indexed by row: give a map-style dataset, or a list of mappings; "
-            "for a stream, use quadrat.BatchedStream or quadrat.PackedStream"
+            "for a stream, use quadrat.BatchedStream or quadrat.data.PackedStream"
         )
     return dataset

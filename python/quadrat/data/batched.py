@@ -23,7 +23,7 @@ class BatchedDataset(GroupedDataset):
 
         sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
         Trainer(
-            train_dataset=quadrat.BatchedDataset(dataset, sampler),
+            train_dataset=quadrat.data.BatchedDataset(dataset, sampler),
             data_collator=collator,
             args=TrainingArguments(..., per_device_train_batch_size=1),
             callbacks=[quadrat.SetEpochCallback()],
@@ -38,7 +38,8 @@ class BatchedDataset(GroupedDataset):
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
         sampler: a `TokenBudgetBatchSampler`, which gives the batches of each epoch; or the same batches for all epochs:
-            a `Ragged` of row numbers, as `quadrat.plan_packs` returns it, or lists of row numbers, which are read once.
+            a `Ragged` of row numbers, as `quadrat.batching.plan_packs` returns it, or lists of row numbers, which are
+            read once.
         columns: the columns to keep; by default all. Trainer does not remove columns from batches.
 
     Raises:
@@ -50,7 +51,7 @@ class BatchedDataset(GroupedDataset):
         >>> import quadrat
         >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
         >>> sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), max_tokens=16, shuffle=False)
-        >>> batches = quadrat.BatchedDataset(rows, sampler)
+        >>> batches = quadrat.data.BatchedDataset(rows, sampler)
         >>> len(batches), [len(row["input_ids"]) for row in batches[0]]
         (2, [8, 6])
     """

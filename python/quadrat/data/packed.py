@@ -32,7 +32,7 @@ class PackedDataset(GroupedDataset):
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]` whose items are mappings, or a list of them.
         max_length: the maximum number of tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.plan_packs`. "in_order" leaves rows in their order.
+        strategy: which pack a row goes into, see `quadrat.batching.plan_packs`. "in_order" leaves rows in their order.
         column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all. Each has one number per token.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in

@@ -158,8 +158,8 @@ class PackedStream(StreamedDataset):
     Args:
         dataset: see `BatchedStream`.
         max_length: the maximum number of tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.plan_packs`. "in_order" leaves rows in their order: the last
-            pack of a window is the one that continues in the next.
+        strategy: which pack a row goes into, see `quadrat.batching.plan_packs`. "in_order" leaves rows in their order:
+            the last pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
         column, columns, overlong: see `PackedDataset`.
@@ -176,7 +176,7 @@ class PackedStream(StreamedDataset):
     Examples:
         >>> import quadrat
         >>> rows = [{"input_ids": [length] * length} for length in (5, 3, 8, 2, 6)]
-        >>> stream = quadrat.PackedStream(rows, max_length=8, shuffle=False)
+        >>> stream = quadrat.data.PackedStream(rows, max_length=8, shuffle=False)
         >>> [(pack["input_ids"].tolist(), pack["seq_lengths"].tolist()) for pack in stream]
         [([8, 8, 8, 8, 8, 8, 8, 8], [8]), ([6, 6, 6, 6, 6, 6, 2, 2], [6, 2]), ([5, 5, 5, 5, 5, 3, 3, 3], [5, 3])]
     """

@@ -109,7 +109,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
 
     Examples:
         >>> import torch, quadrat
-        >>> container = quadrat.EvalLoopContainer()
+        >>> container = quadrat.evaluation.EvalLoopContainer()
         >>> container.add(torch.tensor([[1, 2]]))
         >>> container.add(torch.tensor([[3, 4, 5]]))
         >>> container.to_cpu_and_numpy()
@@ -316,7 +316,7 @@ def without_padding(
         ...     return {"accuracy": float((chosen == prediction.label_ids.values).mean())}
         >>> logits = numpy.array([[[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]]])  # one row, three tokens, two classes
         >>> labels = numpy.array([[1, 1, -100]])  # the last token is padding
-        >>> quadrat.without_padding(compute_metrics)(EvalPrediction(logits, labels))
+        >>> quadrat.evaluation.without_padding(compute_metrics)(EvalPrediction(logits, labels))
         {'accuracy': 0.5}
     """
 

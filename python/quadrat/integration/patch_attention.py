@@ -46,7 +46,7 @@ def patch_flash_attn() -> Patch:
     """
     with needs("quadrat.varlen.patch_flash_attn"):
         import flash_attn.bert_padding  # type: ignore[import-not-found]  # noqa: F401
-    return Patch("patch_flash_attn", FLASH_ATTN)
+    return Patch("varlen.patch_flash_attn", FLASH_ATTN)
 
 
 def _is_plain(*tensors: Any) -> bool:

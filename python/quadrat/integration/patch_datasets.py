@@ -12,7 +12,7 @@ from quadrat.data.stored import StoredRows, original_getitem, original_getitems,
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 
-with needs("quadrat.patch_datasets", "datasets"):
+with needs("quadrat.data.patch_datasets", "datasets"):
     import datasets
 
 # Kept outside the dataset: attributes of a dataset are pickled, and are part of fingerprints.
@@ -42,14 +42,14 @@ def patch_datasets() -> Patch:
     Examples:
         >>> import datasets, quadrat
         >>> dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6], [7]]})
-        >>> with quadrat.patch_datasets():
+        >>> with quadrat.data.patch_datasets():
         ...     batch = dataset.__getitems__([1, 0])
         >>> batch
         Rows(2 rows, columns ['input_ids'])
         >>> list(batch)
         [{'input_ids': [7]}, {'input_ids': [5, 6]}]
     """
-    return Patch("patch_datasets", DATASETS)
+    return Patch("data.patch_datasets", DATASETS)
 
 
 def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:

@@ -30,13 +30,13 @@ def patch_tokenizers() -> Patch:
         >>> import quadrat
         >>> from transformers import PreTrainedTokenizerBase
         >>> before = PreTrainedTokenizerBase.pad
-        >>> with quadrat.patch_tokenizers():
+        >>> with quadrat.tokenizers.patch_tokenizers():
         ...     PreTrainedTokenizerBase.pad is before
         False
         >>> PreTrainedTokenizerBase.pad is before
         True
     """
-    return Patch("patch_tokenizers", TOKENIZERS)
+    return Patch("tokenizers.patch_tokenizers", TOKENIZERS)
 
 
 @functools.wraps(originals.PAD)

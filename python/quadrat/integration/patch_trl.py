@@ -31,15 +31,15 @@ def patch_trl() -> Patch:
 
     Examples:
         >>> import quadrat, trl.trainer.utils
-        >>> with quadrat.patch_trl():
+        >>> with quadrat.trl.patch_trl():
         ...     trl.trainer.utils.pad is quadrat.trl.pad
         True
     """
-    return Patch("patch_trl", TRL)
+    return Patch("trl.patch_trl", TRL)
 
 
 def _swaps() -> list[Swap]:
-    with needs("quadrat.patch_trl"):
+    with needs("quadrat.trl.patch_trl"):
         from quadrat import trl
     from trl import SFTTrainer, data_utils
 

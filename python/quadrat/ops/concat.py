@@ -1,4 +1,4 @@
-"""`quadrat.concat_padded`: joins nested arrays of different widths along their first axis."""
+"""`quadrat.evaluation.concat_padded`: joins nested arrays of different widths along their first axis."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
 
     Examples:
         >>> import numpy, quadrat
-        >>> quadrat.concat_padded([numpy.array([[1, 2], [3, 4]]), numpy.array([[5, 6, 7]])])
+        >>> quadrat.evaluation.concat_padded([numpy.array([[1, 2], [3, 4]]), numpy.array([[5, 6, 7]])])
         array([[   1,    2, -100],
                [   3,    4, -100],
                [   5,    6,    7]])

@@ -3,7 +3,7 @@
 Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
 `quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,
 `quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. If the installed
-TRL lacks one of the last two classes, None stands in place of its module. `quadrat.patch_trl` makes TRL use them all.
+TRL lacks one of the last two classes, None stands in place of its module. `patch_trl` makes TRL use them all.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from quadrat.support.extras import needs
 with needs("quadrat.trl"):
     import trl  # noqa: F401 - before all that imports parts of it
 
-from quadrat.trl import dpo, reward, sft
-from quadrat.trl.padding import pad
+from quadrat._names import public
+from quadrat.trl import dpo, reward, sft  # noqa: F401
 
 kto: ModuleType | None
 tpo: ModuleType | None
@@ -33,8 +33,4 @@ with warnings.catch_warnings():
     except ImportError:
         tpo = None
 
-__all__ = ["dpo", "kto", "pad", "reward", "sft", "tpo"]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__, __getattr__, __dir__ = public(__name__, __file__)

@@ -1,0 +1,1 @@
+from quadrat.installed.config import show_config as show_config

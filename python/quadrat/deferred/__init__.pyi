@@ -1,0 +1,1 @@
+from quadrat.deferred.batch import DeferredBatch as DeferredBatch

@@ -1,0 +1,63 @@
+"""The configuration of this build, and of the installed libraries."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from quadrat import _core
+from quadrat.installed.tested import RANGES
+from quadrat.support.extras import is_within, version
+from quadrat.support.gpu import load_cuda_kernels
+
+
+def show_config() -> dict[str, str]:
+    """Return the version, compiler, SIMD level and CUDA architectures of this build, and the installed libraries.
+
+    Returns:
+        A dict of strings by name; `python -m quadrat info` prints it. Imports neither torch nor transformers.
+
+    Examples:
+        >>> import quadrat
+        >>> from quadrat.config import show_config
+        >>> show_config()["quadrat"] == quadrat.__version__
+        True
+    """
+    return {
+        "quadrat": _core.__version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "compiler": _core.compiler(),
+        "SIMD level": _core.simd_level(),
+        "CUDA": _cuda_build(),
+        **{name: version(name) for name in ("numpy", "torch", "transformers", "tokenizers", "datasets", "trl")},
+        "versions": _versions(),
+        "torch exchange": _exchange(),
+    }
+
+
+def _versions() -> str:
+    """True if quadrat was tested with the installed versions."""
+    found = {name: version(name) for name in RANGES}
+    outside = [
+        f"{name} {found[name]} (tested: {' to '.join(tested)})"
+        for name, tested in RANGES.items()
+        if found[name] != "not installed" and not is_within(tested, found[name])
+    ]
+    return f"not tested with {', '.join(outside)}" if outside else "all versions tested"
+
+
+def _cuda_build() -> str:
+    try:
+        return str(load_cuda_kernels().description())
+    except ModuleNotFoundError:
+        return "not built"
+    except ImportError as error:
+        return f"does not load: {error}"
+
+
+def _exchange() -> str:
+    if sys.modules.get("torch") is None:
+        return "torch not loaded yet"
+    from quadrat.support.memory import interop
+
+    return "DLPack exchange API" if interop().has_exchange else "data_ptr()"
