@@ -31,7 +31,8 @@ from quadrat.data.streams import BatchedStream as BatchedStream
 from quadrat.integration.adopt import from_transformers as from_transformers
 from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_tokens
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
-from quadrat.integration.patch import patch_transformers as patch_transformers
+from quadrat.integration.patch import patch as patch
+from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
 from quadrat.ops.flatten import flatten as flatten
 from quadrat.ops.mask import attention_mask as attention_mask
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens

@@ -11,10 +11,10 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 import quadrat
 from quadrat.installed.originals import PATCHED
-from quadrat.integration.patch import TRANSFORMERS
 from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_datasets import DATASETS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
+from quadrat.integration.patch_transformers import TRANSFORMERS
 from support.interrupts import Moments
 
 pytestmark = pytest.mark.slow

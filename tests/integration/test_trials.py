@@ -17,8 +17,8 @@ from quadrat.collators._base import Collator
 from quadrat.data import iterable, stored
 from quadrat.installed import behaviour, imitated
 from quadrat.integration import patch_attention
-from quadrat.integration.patch import ATTENTION, FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
 from quadrat.integration.patch_datasets import DATASETS
+from quadrat.integration.patch_transformers import ATTENTION, FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
 from quadrat.planning import padded
 from quadrat.support import generators, kinds
 from support.isolated import words

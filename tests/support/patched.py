@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,18 +15,15 @@ from transformers import BatchEncoding, set_seed
 import quadrat
 
 LIBRARIES = ("transformers", "datasets", "trl")
-HAS_TRL = importlib.util.find_spec("trl") is not None
 
 
 @contextlib.contextmanager
 def everything_patched() -> Iterator[None]:
-    """`patch_transformers`, with datasets and tokenizers, and `patch_trl` where TRL is installed."""
-    with contextlib.ExitStack() as patches:
-        patches.enter_context(quadrat.patch_transformers())
-        if HAS_TRL:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
-                patches.enter_context(quadrat.trl.patch_trl())
+    """`quadrat.patch`: all that is installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+        patch = quadrat.patch()
+    with patch:
         yield
 
 

@@ -111,7 +111,7 @@ def loaded(name: str) -> None:
         elif name == "transformers.pipelines":
             patch_pipelines(_tally.add_elsewhere, _told if OPTIONS.inference else None)
         else:
-            (quadrat.data.patch_datasets if name == "datasets" else quadrat.trl.patch_trl)()
+            quadrat.patch(**{one: one == name for one in ("transformers", "tokenizers", "datasets", "trl")})
     except Exception as error:  # the script goes on without
         say(f"{name} is not patched: {type(error).__name__}: {error}")
 

@@ -1,91 +1,77 @@
-"""`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
+"""`patch`: patches all the libraries that are installed."""
 
 from __future__ import annotations
 
-import gc
 import importlib.util
-import sys
-from types import ModuleType
 
-from transformers.utils.import_utils import _LazyModule
-
-from quadrat._names import load
-from quadrat.installed import originals
-from quadrat.installed.originals import PATCHED
-from quadrat.integration.patch_attention import ATTENTION
-from quadrat.integration.patch_feature_extractors import FEATURE_EXTRACTORS
-from quadrat.integration.patch_tokenizers import TOKENIZERS
-from quadrat.integration.switch import Patch, Swap, Switch
+from quadrat.integration.switch import Patch, Switch
+from quadrat.support.extras import needs
 
 
-def patch_transformers(
+def patch(
     *,
-    datasets: bool = True,
-    tokenizers: bool = True,
+    transformers: bool | None = None,
+    datasets: bool | None = None,
+    tokenizers: bool | None = None,
+    trl: bool | None = None,
     attention: bool = True,
     feature_extractors: bool = True,
     pipelines: bool = False,
 ) -> Patch:
-    """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
+    """Replace what quadrat has of transformers, datasets, tokenizers and TRL, in this process.
 
-    `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
-    quadrat has, in every module of transformers, also in modules that are loaded later. A `Trainer` without
-    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container and groups rows by
-    length with quadrat's samplers. Names that were imported earlier and existing collators do not change: call this
-    before `from transformers import ...`, or give existing collators to `from_transformers`.
+    `patch_transformers`, `quadrat.data.patch_datasets`, `quadrat.tokenizers.patch_tokenizers` and
+    `quadrat.trl.patch_trl` describe what they replace; each can be called alone. Names that were imported earlier do
+    not change: call this before `from transformers import ...`. The libraries are imported, which takes seconds for
+    TRL; `trl=False` leaves it out.
 
     Args:
-        datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
-        tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
-        attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
-            which read a mask once instead of in each layer.
-        feature_extractors: whether to patch the padding of feature extractors too: `feature_extractor.pad(...)`, which
-            they also call themselves. Results, errors and changes to the input are as before, and classes that override
-            `pad`, `_pad` or `_truncate` do not change.
-        pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
-            masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
-            tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
-            of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
-            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
-            that stay as they are.
+        transformers, datasets, tokenizers, trl: whether to patch this library. None patches it if it is installed.
+        attention, feature_extractors, pipelines: parts of the patch of transformers, see `patch_transformers`.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
-        With several patches, undoing the last one restores transformers.
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
+        several patches of a library, undoing the last one restores it.
+
+    Raises:
+        ModuleNotFoundError: when a library that is to be patched (True, or `pipelines=True`) is not installed.
+        ValueError: when `pipelines=True` and `transformers=False`.
 
     Examples:
         >>> import quadrat, transformers
-        >>> with quadrat.patch_transformers():
+        >>> with quadrat.patch(trl=False):
         ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         True
         >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         False
     """
-    asked = {TOKENIZERS: tokenizers, ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
-    switches = [TRANSFORMERS, *(switch for switch, wanted in asked.items() if wanted)]
-    if datasets and importlib.util.find_spec("datasets") is not None:
+    if pipelines and transformers is False:
+        raise ValueError("pipelines=True patches transformers: leave out transformers=False")
+    switches: list[Switch] = []
+    if _is_wanted("transformers", True if pipelines else transformers):
+        from quadrat.integration.patch_transformers import switches_of
+
+        switches += switches_of(attention=attention, feature_extractors=feature_extractors, pipelines=pipelines)
+    if _is_wanted("tokenizers", tokenizers, "transformers"):
+        from quadrat.integration.patch_tokenizers import TOKENIZERS
+
+        switches.append(TOKENIZERS)
+    if _is_wanted("datasets", datasets):
         from quadrat.integration.patch_datasets import DATASETS
 
         switches.append(DATASETS)
-    if pipelines:
-        from quadrat.integration.patch_pipelines import PIPELINES
+    if _is_wanted("trl", trl):
+        from quadrat.integration.patch_trl import TRL
 
-        switches.append(PIPELINES)
-    return Patch("patch_transformers", *switches)
-
-
-def _lazy_modules() -> list[ModuleType]:
-    """Those of transformers in use: when Trainer is loaded, its `__init__` runs again and replaces the first one."""
-    found = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
-    # `gc.get_referrers` does not see objects after `gc.freeze`.
-    names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
-    return found + [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
+        switches.append(TRL)
+    return Patch("patch", *switches)
 
 
-def _swaps() -> list[Swap]:
-    # All are loaded before any is swapped, so that they derive from the originals.
-    found = [(original, load(name)) for name, original in PATCHED.items()]
-    return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
-
-
-TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)
+def _is_wanted(library: str, asked: bool | None, package: str | None = None) -> bool:
+    """True if a library is to be patched. Raises ModuleNotFoundError if its package was asked for and is missing."""
+    package = package or library
+    found = (asked is None or asked) and importlib.util.find_spec(package) is not None
+    if asked and not found:
+        with needs(f"quadrat.patch({library}=True)", package):
+            raise ModuleNotFoundError(name=package)
+    return found

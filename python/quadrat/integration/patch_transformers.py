@@ -1,0 +1,99 @@
+"""`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import sys
+from types import ModuleType
+
+from transformers.utils.import_utils import _LazyModule
+
+from quadrat._names import load
+from quadrat.installed import originals
+from quadrat.installed.originals import PATCHED
+from quadrat.integration.patch_attention import ATTENTION
+from quadrat.integration.patch_feature_extractors import FEATURE_EXTRACTORS
+from quadrat.integration.patch_tokenizers import TOKENIZERS
+from quadrat.integration.switch import Patch, Swap, Switch
+
+
+def patch_transformers(
+    *,
+    datasets: bool = True,
+    tokenizers: bool = True,
+    attention: bool = True,
+    feature_extractors: bool = True,
+    pipelines: bool = False,
+) -> Patch:
+    """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
+
+    `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
+    quadrat has, in every module of transformers, also in modules that are loaded later. A `Trainer` without
+    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container and groups rows by
+    length with quadrat's samplers. Names that were imported earlier and existing collators do not change: call this
+    before `from transformers import ...`, or give existing collators to `from_transformers`.
+
+    Args:
+        datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
+        tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
+        attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
+            which read a mask once instead of in each layer.
+        feature_extractors: whether to patch the padding of feature extractors too: `feature_extractor.pad(...)`, which
+            they also call themselves. Results, errors and changes to the input are as before, and classes that override
+            `pad`, `_pad` or `_truncate` do not change.
+        pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
+            masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
+            tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
+            of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
+            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
+            that stay as they are.
+
+    Returns:
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
+        With several patches, undoing the last one restores transformers.
+
+    Examples:
+        >>> import quadrat, transformers
+        >>> with quadrat.patch_transformers():
+        ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        True
+        >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        False
+    """
+    switches = switches_of(attention=attention, feature_extractors=feature_extractors, pipelines=pipelines)
+    if tokenizers:
+        switches.append(TOKENIZERS)
+    if datasets and importlib.util.find_spec("datasets") is not None:
+        from quadrat.integration.patch_datasets import DATASETS
+
+        switches.append(DATASETS)
+    return Patch("patch_transformers", *switches)
+
+
+def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -> list[Switch]:
+    """What `patch_transformers` patches in transformers itself."""
+    asked = {ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
+    switches = [TRANSFORMERS, *(switch for switch, wanted in asked.items() if wanted)]
+    if pipelines:
+        from quadrat.integration.patch_pipelines import PIPELINES
+
+        switches.append(PIPELINES)
+    return switches
+
+
+def _lazy_modules() -> list[ModuleType]:
+    """Those of transformers in use: when Trainer is loaded, its `__init__` runs again and replaces the first one."""
+    found = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
+    # `gc.get_referrers` does not see objects after `gc.freeze`.
+    names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
+    return found + [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
+
+
+def _swaps() -> list[Swap]:
+    # All are loaded before any is swapped, so that they derive from the originals.
+    found = [(original, load(name)) for name, original in PATCHED.items()]
+    return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
+
+
+TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)

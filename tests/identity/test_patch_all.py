@@ -1,0 +1,131 @@
+"""`quadrat.patch`: what each library's own patch replaces, all at once; and all of it is undone."""
+
+import concurrent.futures
+import importlib.util
+import sys
+import warnings
+
+import pytest
+from transformers.pipelines.base import Pipeline
+
+import quadrat
+from quadrat.integration.patch_datasets import DATASETS
+from support.patched import picture
+
+HAS_TRL = importlib.util.find_spec("trl") is not None
+NAMES = ("transformers", "datasets", "tokenizers", *["trl"] * HAS_TRL)
+ALONE = {
+    "transformers": lambda: quadrat.patch_transformers(datasets=False, tokenizers=False),
+    "datasets": quadrat.data.patch_datasets,
+    "tokenizers": quadrat.tokenizers.patch_tokenizers,
+}
+if HAS_TRL:
+    ALONE["trl"] = quadrat.trl.patch_trl
+
+
+@pytest.fixture(autouse=True)
+def before():
+    """What the libraries have without a patch, all of them imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+        quadrat.patch().undo()
+    made = picture()
+    yield made
+    assert picture() == made
+
+
+def replaced(before):
+    return {place for place, value in picture().items() if place[0] != "home" and value is not before.get(place)}
+
+
+def replaced_by(names, before):
+    found = set()
+    for name in names:
+        with ALONE[name]():
+            found |= replaced(before)
+    return found
+
+
+def test_replaces_what_the_patches_of_the_libraries_do(before):
+    with quadrat.patch():
+        assert replaced(before) == replaced_by(NAMES, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_library_is_an_option(name, before):
+    others = [one for one in NAMES if one != name]
+    alone, rest = replaced_by([name], before), replaced_by(others, before)
+    assert alone
+    with quadrat.patch(**{one: one == name for one in NAMES}):
+        assert replaced(before) == alone
+    with quadrat.patch(**{name: False}):
+        assert replaced(before) == rest
+
+
+@pytest.mark.parametrize("missing", ["transformers", "datasets", "trl"])
+def test_what_is_not_installed_is_left_out_or_asked_for(missing, before, monkeypatch):
+    named = {"transformers": ["transformers", "tokenizers"]}.get(missing, [missing])
+    rest = replaced_by([name for name in NAMES if name not in named], before)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with quadrat.patch():
+        monkeypatch.undo()  # which hides the module from `picture` as well
+        assert replaced(before) == rest
+    monkeypatch.setitem(sys.modules, missing, None)
+    install = "trl" if missing == "trl" else rf'"quadrat\[{missing}\]"'
+    for name in named:
+        said = rf"^quadrat\.patch\({name}=True\) needs {missing}: pip install {install}$"
+        with pytest.raises(ModuleNotFoundError, match=said) as caught:
+            quadrat.patch(**{name: True})
+        assert caught.value.name == missing
+        quadrat.patch(**{name: False}).undo()
+    if missing == "transformers":
+        with pytest.raises(ModuleNotFoundError, match="needs transformers"):
+            quadrat.patch(pipelines=True)
+    monkeypatch.undo()
+
+
+def test_the_options_of_transformers(before):
+    original = Pipeline.get_iterator
+    with quadrat.patch(pipelines=True):
+        assert Pipeline.get_iterator is not original
+    assert Pipeline.get_iterator is original
+    with quadrat.patch(attention=False, feature_extractors=False), quadrat.patch_transformers():
+        found = replaced(before)
+    with quadrat.patch(attention=False, feature_extractors=False):
+        assert {name for _, name in found - replaced(before)} >= {"_get_unpad_data", "pad"}
+    with pytest.raises(ValueError, match="pipelines=True patches transformers: leave out transformers=False"):
+        quadrat.patch(transformers=False, pipelines=True)
+
+
+def test_nested_and_undone_in_any_order(before):
+    outer = quadrat.patch()
+    inside = picture()
+    with quadrat.patch_transformers(), quadrat.patch(trl=False):
+        outer.undo()
+        assert picture() != before
+    with pytest.raises(RuntimeError, match=r"call quadrat\.patch\(\) for a new one"), outer:
+        pass
+    with quadrat.patch():
+        assert picture().keys() == inside.keys()
+    with pytest.raises(ZeroDivisionError), quadrat.patch():
+        raise ZeroDivisionError
+
+
+def test_an_error_in_one_leaves_nothing_patched(before, monkeypatch):
+    def fail():
+        assert picture() != before
+        raise ImportError("this version has no such name")
+
+    monkeypatch.setattr(DATASETS, "_find", fail)
+    with pytest.raises(ImportError, match="no such name"):
+        quadrat.patch()
+    assert picture() == before
+
+
+def test_threads(before):
+    def patch(number):
+        with quadrat.patch(trl=number % 2 == 0 and HAS_TRL):
+            assert picture() != before
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(patch, range(12)))
