@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -86,28 +86,30 @@ def _waste(options: Namespace) -> int:
     return run(options)
 
 
+class _Paragraphs(HelpFormatter):
+    """Keeps the paragraphs of a description apart."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(fill(one, width, indent) for one in text.split("\n\n"))
+
+
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
-        description="Run scripts with quadrat, show what padding costs on your data, and how fast quadrat's collators "
-        "are on it.",
+        description="Example: %(prog)s run train.py\n\nRun scripts with quadrat, show what padding costs on your data, "
+        "and how fast quadrat's collators are on it.",
+        formatter_class=_Paragraphs,
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    def add(name: str, run: Callable[[Namespace], int], summary: str, about: str, **options: Any) -> Any:
-        made = commands.add_parser(name, help=summary, description=about, **options)
+    def add(name: str, run: Callable[[Namespace], int], summary: str, about: str, *, usage: str, example: str) -> Any:
+        text = f"Example: %(prog)s {example}\n\n{about}"
+        usage = f"%(prog)s {usage}"
+        made = commands.add_parser(name, help=summary, usage=usage, description=text, formatter_class=_Paragraphs)
         made.set_defaults(run=run)
         return made.add_argument
-
-    option = add(
-        "info",
-        _info,
-        "show the versions and the features of this build, and what quadrat does for a script",
-        "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
-        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
-    )
-    option("script", nargs="?", type=Path, help="a Python script")
 
     option = add(
         "run",
@@ -117,7 +119,8 @@ def _parser() -> ArgumentParser:
         "transformers, datasets, tokenizers and TRL that it replaces. A report on standard error at the end says how "
         "many batches were compiled, which were not and why, and how much of them was padding. Works under torchrun "
         "and accelerate: torchrun ... -m quadrat run script.py.",
-        usage="%(prog)s [options] (script.py | -m module) ...",
+        usage="[options] (script.py | -m module) ...",
+        example="--max-tokens auto train.py",
     )
     option(
         "--max-tokens",
@@ -156,6 +159,8 @@ def _parser() -> ArgumentParser:
         "show how much of your batches is padding, and how to reduce it",
         "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
         "best one.",
+        usage="[options] data",
+        example="train.jsonl --tokenizer bert-base-uncased",
     )
     _add_data(option)
     option(
@@ -173,10 +178,23 @@ def _parser() -> ArgumentParser:
         "compare quadrat's collators with those of transformers on your data: results and times",
         "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
         "The exit status is 1 if a batch differs.",
+        usage="[options] data",
+        example="train.jsonl --tokenizer bert-base-uncased",
     )
     _add_data(option)
     option("--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}")
     option("--seconds", type=_number(float, 0.001, 86_400), default=2.0, metavar="S", help="seconds for each collator")
+
+    option = add(
+        "info",
+        _info,
+        "show the versions and the features of this build, and what quadrat does for a script",
+        "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
+        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
+        usage="[script]",
+        example="train.py",
+    )
+    option("script", nargs="?", type=Path, help="a Python script")
     return parser
 
 

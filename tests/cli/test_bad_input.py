@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import datasets
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quadrat.__main__ import main
-from quadrat.cli.corpus import ENDINGS
+from quadrat.cli.corpus import EXPECTED
 from support.command import here, refused, run
 
 
@@ -42,12 +43,12 @@ def parquet(columns):
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (lambda folder: folder / "none.txt", (), "none.txt: no such file or folder"),
+        (lambda folder: folder / "none.txt", (), f"none.txt: no such file or folder; {EXPECTED}\n"),
         (written("a.txt", b"\n \n"), (), "a.txt: there are no rows"),
         (written("a.txt", b"good\nb\xe4d\n"), (), "a.txt: cannot be read: 'utf-8' codec can't decode byte 0xe4"),
         (written("a.txt", b"text"), ("--field", "body"), "a .txt file has no fields, each line is a text"),
         (written("a.txt", b"text"), ("--split", "train"), "--split is for a folder"),
-        (written("a.pkl", b"text"), (), f"a.pkl: expected a file that ends in {ENDINGS}\n"),
+        (written("a.pkl", b"text"), (), f"a.pkl: {EXPECTED}\n"),
         (written("a.jsonl", b'{"text": "a"}\n{"body": "b"}'), (), "a.jsonl, row 1: column 'text' is null"),
         (written("a.jsonl", b'{"text": 3}'), (), "column 'text' holds int64; expected text"),
         (written("a.jsonl", b'{"text": "a"}\n{"text": [1]}'), (), "a.jsonl: cannot be read: "),
@@ -73,7 +74,7 @@ def parquet(columns):
         (parquet({"text": ["a", None]}), (), "a.parquet, row 1: column 'text' is null"),
         (parquet({"text": [0.5]}), (), "a.parquet: column 'text' holds double; expected text, or lists of token ids"),
         (parquet({"text": pa.array([], "string")}), (), "a.parquet: there are no rows"),
-        (lambda folder: folder, (), "not a folder written by save_to_disk"),
+        (lambda folder: folder, (), f"{EXPECTED}: Directory "),
         (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
         (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
         (saved({"text": ["a"]}), ("--split", "train"), "--split is for a DatasetDict"),
@@ -86,6 +87,20 @@ def parquet(columns):
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tmp_path, capsys):
     assert message in refused(capsys, "waste", make(tmp_path), *options)
+
+
+@pytest.mark.parametrize("command", ["waste", "bench"])
+@pytest.mark.parametrize("name", ["imdb", "stanfordnlp/imdb", "HuggingFaceFW/fineweb-2.0"])
+def test_a_name_of_the_hub_says_how_to_save_its_rows(name, command, tmp_path, capsys, monkeypatch):
+    """The code that it names writes a folder that the command reads."""
+    monkeypatch.chdir(tmp_path)
+    said = refused(capsys, command, name)
+    assert said.startswith(f"quadrat {command}: {name}: no such file or folder; {EXPECTED}. ")
+    code, folder = re.search(r'python -c "(.*)", and give that folder, (\S+)$', said.strip()).groups()
+    made = datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["some words", "more"]}))
+    monkeypatch.setattr(datasets, "load_dataset", {name: made}.__getitem__)
+    exec(code)
+    assert "choose one with --split: train" in refused(capsys, command, folder)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +168,7 @@ def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
     for command in ("waste", "bench"):
         done = run(command, name, folder=tmp_path, timeout=120)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"quadrat {command}: {name}: not a file; expected a file that ends in {ENDINGS}\n"
+        assert done.stderr == f"quadrat {command}: {name}: not a file; {EXPECTED}\n"
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(os.devnull)
     assert f"{name}: not a file" in refused(capsys, "waste", tmp_path / name)

@@ -15,9 +15,21 @@ from support.command import here, run
 def test_without_a_command_it_says_what_there_is(capsys):
     status, said, errors = here(capsys)
     assert (status, errors) == (0, "")
-    for name in ("info", "waste", "bench"):
-        assert re.search(rf"^    {name} ", said, re.MULTILINE)
+    assert re.findall(r"(?m)^    (\w+) ", said) == ["run", "waste", "bench", "info"]
+    assert len(said.splitlines()) <= 24, "one screen"
     assert max(map(len, said.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["run", "waste", "bench", "info"])
+def test_the_help_of_a_command_begins_with_an_example(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    usage, example, _ = capsys.readouterr().out.split("\n\n", 2)
+    assert len(usage.splitlines()) == 1
+    said = re.fullmatch(rf"Example: .*quadrat ({command} .*)", example)[1]
+    options = vars(__main__._parser().parse_args(said.split()))
+    assert options["command"] == command
+    assert "train." in str(options.get("data", options.get("script")))
 
 
 def test_the_version(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 _CHUNK = 1000
 # transformers sets 1e30 if a tokenizer has no limit.
 _LONGEST_SANE = 10_000_000
-ENDINGS = ".txt, .csv, .tsv, .json, .jsonl or .parquet"
+EXPECTED = (
+    "expected a file that ends in .txt, .csv, .tsv, .json, .jsonl or .parquet, or a folder that datasets' save_to_disk "
+    "wrote"
+)
+_HUB_NAME = re.compile(r"[\w-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,9 @@ def open_corpus(options: Namespace) -> Corpus:
     elif options.split is not None:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
     elif not path.exists():
-        raise CommandError(f"{path}: no such file or folder")
+        raise CommandError(f"{path}: no such file or folder; {EXPECTED}{_how_to_save(path)}")
     elif not path.is_file() or (read := _READERS.get(path.suffix.lower())) is None:  # a pipe might never end
-        raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}expected a file that ends in {ENDINGS}")
+        raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}{EXPECTED}")
     else:
         kinds = ValueError, RecursionError, pa.ArrowException  # thousands of brackets are the second
         with errors_of(path, "cannot be read: ", *kinds):
@@ -152,7 +157,7 @@ def _saved(path: Path, split: str | None) -> tuple[str, Any]:
     except IndexError as error:  # of no files at all
         raise CommandError(f"{path}: the dataset, or one of its splits, has no rows") from error
     except Exception as error:  # of the files in the folder; there are many kinds
-        raise CommandError(f"{path}: not a folder written by save_to_disk: {one_line(error)}") from error
+        raise CommandError(f"{path}: {EXPECTED}: {one_line(error)}") from error
     splits = list(loaded) if isinstance(loaded, datasets.DatasetDict) else []
     if split is not None and not splits:
         raise CommandError(f"{path}: --split is for a DatasetDict, but this is a single dataset")
@@ -162,6 +167,15 @@ def _saved(path: Path, split: str | None) -> tuple[str, Any]:
         )
     name, loaded = (f"{path}, {split}", loaded[split]) if splits else (str(path), loaded)
     return name, loaded.with_format("arrow")[:]
+
+
+def _how_to_save(path: Path) -> str:
+    """How to make a folder of a data set, if this may be one's name on the Hub."""
+    name = path.as_posix()
+    if not _HUB_NAME.fullmatch(name) or path.suffix.lower() in _READERS:
+        return ""
+    code = f"import datasets; datasets.load_dataset('{name}').save_to_disk('{path.name}')"
+    return f'. If this is a data set of the Hub, save it: python -c "{code}", and give that folder, {path.name}'
 
 
 def _read_lines(path: Path, field: str | None) -> Any:
