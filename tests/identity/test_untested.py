@@ -295,7 +295,8 @@ print(*refused)
 """)
     assert {"DataCollatorForLanguageModeling", "default_data_collator", "patch_transformers"} <= set(said)
     others = {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
-    others -= {"patch_tokenizers", "batch_by_tokens"}  # which use the collators
+    # Which use the collators, or their code.
+    others -= {"patch_tokenizers", "tokenizer_pad", "convert_to_tensors", "batch_by_tokens"}
     derived = {"quadrat.batching.samplers", "quadrat.evaluation.containers"}
     assert {EVERYWHERE[name] for name in others} == derived, "they derive from those of transformers"
 
