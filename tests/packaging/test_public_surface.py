@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import transformers
 
+import quadrat
 from quadrat._names import PACKAGES
 from support.public import MODULES
 
@@ -115,6 +116,11 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     assert surface() == recorded, (
         f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it (docs/releasing.md)"
     )
+
+
+def test_names_at_the_top_are_few() -> None:
+    """Those that most users type, modules included; the others are in modules."""
+    assert len(quadrat.__all__) + len(MODULES) <= 36
 
 
 @pytest.mark.skipif(
