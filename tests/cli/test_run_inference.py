@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support import standins
 from support.command import RUN, ran
 
 SCRIPT = f"""
@@ -73,3 +74,34 @@ def test_batches_that_fall_back_are_no_calls_of_a_tokenizer(tmp_path):
     counts = json.loads((tmp_path / "report.json").read_text())
     assert counts["fell_back"] == 4
     assert counts["elsewhere"] == {}
+
+
+SENTENCES = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from sentence_transformers import SentenceTransformer
+from support import standins
+
+texts = standins.TEXTS * 8
+SentenceTransformer(sys.argv[1], device="cpu").encode(texts, batch_size=12)
+"""
+
+
+@pytest.mark.slow
+def test_sentences_are_counted(tmp_path):
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
+    (tmp_path / "script.py").write_text(SENTENCES)
+    standins.save_encoder(tmp_path / "model")
+    told = []
+    for options in ([], ["--inference"]):
+        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py", "model")
+        assert found.returncode == 0, found.stderr
+        assert "as before" not in found.stderr
+        told.append(json.loads((tmp_path / "report.json").read_text()))
+    counts, by_length = (one["elsewhere"] for one in told)
+    assert counts["sentence-transformers batches"] == 8
+    assert counts["sentence-transformers rows"] == by_length["sentence-transformers rows"] == 96
+    assert counts["sentence-transformers tokens"] == by_length["sentence-transformers tokens"]
+    assert by_length["sentence-transformers computed"] < 1.1 * counts["sentence-transformers tokens"]
+    assert not [name for name in (*counts, *by_length) if not name.startswith("sentence-transformers")]
+    assert told[1]["options"] == {"--inference": 1}

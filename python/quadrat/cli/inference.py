@@ -1,26 +1,33 @@
-"""Batches that no collator makes: those of pipelines, and of tokenizers that a script calls in a loop."""
+"""Batches that no collator of quadrat makes: of pipelines, sentence-transformers, and tokenizers in a script's loop."""
 
 from __future__ import annotations
 
 import functools
+import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from quadrat.cli.batch_sizes import Sizes, sizes_of
 from quadrat.cli.waste import LITTLE_PADDING
 
+_MASK = "attention_mask"
 Count = Callable[[str, Sizes], None]
+Told = Callable[[Any, "str | None"], None] | None
 
 COUNTED = "batches", "rows", "computed", "tokens"
-_PIPELINES, _TOKENIZERS = "pipelines", "tokenizer calls"
+_PIPELINES, _SENTENCES, _TOKENIZERS = "pipelines", "sentence-transformers", "tokenizer calls"
+_TRAINING = "training of sentence-transformers"
 _ADVICE = {
-    _PIPELINES: "--inference computes rows of similar length together",
+    **dict.fromkeys((_PIPELINES, _SENTENCES), "--inference computes rows of similar length together"),
+    _TRAINING: "--max-tokens auto trains on rows of similar length together",
     _TOKENIZERS: "quadrat.batching.map_by_length makes batches by length, and returns results in order",
 }
 
 
-def patch_pipelines(count: Count, told: Callable[[Any, str | None], None] | None) -> None:
+def _patch_pipelines(count: Count, told: Told, _: Any) -> None:
     """Counts the batches of pipelines; with `told`, they are chosen by length, see `patch_pipelines.swaps`."""
     from quadrat.integration.patch_pipelines import PLACES, knows, swaps
     from quadrat.integration.switch import Patch, Swap, Switch
@@ -37,37 +44,74 @@ def patch_pipelines(count: Count, told: Callable[[Any, str | None], None] | None
     Patch("run", Switch(lambda: changed, others=lambda: PLACES))
 
 
+def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], threading.local]) -> None:
+    """Counts the batches of sentence-transformers; with `told`, they are chosen by length."""
+    from sentence_transformers.base.data_collator import BaseDataCollator
+
+    from quadrat.integration.patch_sentences import PLACES, InWindows, swaps
+    from quadrat.integration.switch import Patch, Switch
+
+    def count_batch(batch: Any, _: Any) -> None:
+        count(_SENTENCES, sizes_of(batch, None))
+
+    def count_columns(batch: Any, _: Any) -> None:
+        masks = (batch[name] for name in batch if name.endswith(_MASK))
+        found = [sizes_of({_MASK: mask}, None) for mask in masks]
+        if found:
+            lengths = np.sum([one.lengths for one in found], axis=0)
+            computed, tokens = (sum(map(operator.itemgetter(at), found)) for at in range(2))
+            count(_TRAINING, Sizes(computed, tokens, lengths.tolist()))
+
+    for cls in PLACES:
+        cls.preprocess = _counted(cls.preprocess, count_batch, of_thread)
+    BaseDataCollator.__call__ = _counted(BaseDataCollator.__call__, count_columns, of_thread)
+    if told is not None:
+        InWindows.preprocess = _counted(InWindows.preprocess, lambda *_: None, of_thread)  # type: ignore[method-assign]
+        InWindows.collated = _counted(InWindows.collated, count_batch, of_thread)  # type: ignore[method-assign]
+        changed = swaps(told)
+        Patch("run", Switch(lambda: changed, others=lambda: PLACES))
+
+
 def patch_tokenizers(count: Count, of_thread: Callable[[], threading.local]) -> None:
-    """Counts the batches of tensors that tokenizers pad, but where a collator calls them: `of_thread().inside`."""
+    """Counts the batches of tensors that tokenizers pad, but where a collator calls them."""
     from transformers import PreTrainedTokenizerBase
 
-    def counted(call: Any) -> Any:
-        @functools.wraps(call)
-        def counting(self: Any, *args: Any, **options: Any) -> Any:
-            own = of_thread()
-            outer, own.inside = getattr(own, "inside", False), True
-            try:
-                batch = call(self, *args, **options)
-            finally:
-                own.inside = outer
-            if not outer and options.get("return_tensors") is not None:
-                sizes = sizes_of(batch, None)
-                if len(sizes.lengths) > 1:
-                    count(_TOKENIZERS, sizes)
-            return batch
-
-        return counting
+    def count_tensors(batch: Any, options: dict[str, Any]) -> None:
+        if options.get("return_tensors") is not None and len((sizes := sizes_of(batch, None)).lengths) > 1:
+            count(_TOKENIZERS, sizes)
 
     for name in ("__call__", "pad"):
-        setattr(PreTrainedTokenizerBase, name, counted(getattr(PreTrainedTokenizerBase, name)))
+        call = getattr(PreTrainedTokenizerBase, name)
+        setattr(PreTrainedTokenizerBase, name, _counted(call, count_tensors, of_thread))
 
 
-def sentences(found: dict[str, int], *, asked: bool) -> Iterator[str]:
-    """The report on these batches; `asked`: whether pipelines have batches by length."""
+def _counted(call: Any, count: Callable[[Any, dict[str, Any]], None], of_thread: Callable[[], threading.local]) -> Any:
+    """A method whose result is counted, unless another one that counts has called it: `of_thread().inside`."""
+
+    @functools.wraps(call)
+    def counting(self: Any, *args: Any, **options: Any) -> Any:
+        own = of_thread()
+        outer, own.inside = getattr(own, "inside", False), True
+        try:
+            batch = call(self, *args, **options)
+        finally:
+            own.inside = outer
+        if not outer:
+            count(batch, options)
+        return batch
+
+    return counting
+
+
+def sentences(found: dict[str, int], given: Sequence[str]) -> Iterator[str]:
+    """The report on these batches; `given`: the options of `quadrat run`."""
     for where, remedy in _ADVICE.items():
         batches, rows, computed, tokens = (found.get(f"{where} {name}", 0) for name in COUNTED)
         if batches:
             padding, alone = 1 - tokens / max(computed, 1), where == _PIPELINES and rows == batches > 1
-            helps = (padding > LITTLE_PADDING or alone) and not (asked and where == _PIPELINES)
+            helps = (padding > LITTLE_PADDING or alone) and remedy.partition(" ")[0] not in given
             text = f"{where}: {rows:,} rows in {batches:,} batches, {padding:.1%} of {computed:,} tokens were padding"
             yield text + f"; {remedy}" * helps
+
+
+PATCHES = {"transformers.pipelines": _patch_pipelines, "sentence_transformers": _patch_sentences}

@@ -83,11 +83,11 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
             f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes: with rows in "
             "Arrow and no transform of your own, dataloader_num_workers=0 is the fastest"
         )
-    lines += sentences(total["elsewhere"], asked="--inference" in of_trainer)
+    lines += sentences(total["elsewhere"], of_trainer)
     unmet = [name for name in of_trainer if not total["options"][name]]
     if "--inference" in unmet:
         unmet.remove("--inference")
-        lines.append("--inference did nothing: no pipeline was given a list, a dataset or a generator")
+        lines.append("--inference did nothing: no pipeline and no encode was given several texts")
     if unmet:
         lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
     for line in lines:

@@ -23,7 +23,7 @@ import numpy as np
 import quadrat
 from quadrat.cli.batch_sizes import Sizes, is_unlabelled, sizes_of
 from quadrat.cli.command import complain, one_line
-from quadrat.cli.inference import COUNTED, patch_pipelines, patch_tokenizers
+from quadrat.cli.inference import COUNTED, PATCHES, patch_tokenizers
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import UNLABELLED, merged, show
 from quadrat.support.counts import counting
@@ -108,8 +108,8 @@ def loaded(name: str) -> None:
             _patch_transformers()
         elif name == "transformers.trainer":
             _patch_trainer()
-        elif name == "transformers.pipelines":
-            patch_pipelines(_tally.add_elsewhere, _told if OPTIONS.inference else None)
+        elif name in PATCHES:
+            PATCHES[name](_tally.add_elsewhere, _told if OPTIONS.inference else None, lambda: _tally.own)
         else:
             quadrat.patch(**{one: one == name for one in ("transformers", "tokenizers", "datasets", "trl")})
     except Exception as error:  # the script goes on without

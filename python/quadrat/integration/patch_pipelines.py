@@ -175,7 +175,8 @@ def _by_length(original: Any, told: Told) -> Any:
     return get_iterator
 
 
-def _log(pipeline: Any, reason: str | None) -> None:
+def log(pipeline: Any, reason: str | None) -> None:
+    """Warns, once, of batches that stay as they are."""
     if reason is not None:
         _warn_once(f"batches of {type(pipeline).__name__} are as before: {reason}")
 
@@ -183,7 +184,7 @@ def _log(pipeline: Any, reason: str | None) -> None:
 _warn_once = functools.cache(logger.warning)
 
 
-def swaps(told: Told = _log) -> list[Swap]:
+def swaps(told: Told = log) -> list[Swap]:
     """The swaps in `PLACES`; `told` gets each pipeline with several inputs, and why its batches stay, if they do."""
     return [Swap(one, _by_length(one, told)) for one in (Pipeline.get_iterator, ChunkPipeline.get_iterator)]
 

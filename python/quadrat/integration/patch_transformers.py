@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import sys
@@ -46,8 +47,9 @@ def patch_transformers(
             masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
             tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
             of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
-            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
-            that stay as they are.
+            padding. Datasets and generators are read up to 2,048 rows ahead. `SentenceTransformer.encode` and
+            `CrossEncoder.predict` of sentence-transformers do so, too, if that is installed. The logger `quadrat` warns
+            of pipelines and models that stay as they are.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
@@ -79,6 +81,11 @@ def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -
         from quadrat.integration.patch_pipelines import PIPELINES
 
         switches.append(PIPELINES)
+        if importlib.util.find_spec("sentence_transformers") is not None:
+            with contextlib.suppress(ImportError):  # of another version of transformers: nobody can use it
+                from quadrat.integration.patch_sentences import SENTENCES
+
+                switches.append(SENTENCES)
     return switches
 
 

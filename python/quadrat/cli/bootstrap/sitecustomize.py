@@ -11,7 +11,14 @@ import os
 import sys
 from typing import Any
 
-_WATCHED = {"transformers", "datasets", "trl", "transformers.trainer", "transformers.pipelines"}
+_WATCHED = {
+    "transformers",
+    "datasets",
+    "trl",
+    "sentence_transformers",
+    "transformers.trainer",
+    "transformers.pipelines",
+}
 
 
 class _Watch:
