@@ -74,10 +74,18 @@ def _run(options: Namespace) -> int:
     from quadrat.cli import run
 
     given = options.script
+    if options.untested is not None:
+        os.environ["QUADRAT_UNTESTED"] = {"compare": "compare", "compile": "1"}[options.untested]
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
     names = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "inference", "quiet", "report")
     return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
+
+
+def _verify(options: Namespace) -> int:
+    from quadrat.cli.verify import run
+
+    return run(options)
 
 
 def _waste(options: Namespace) -> int:
@@ -147,6 +155,12 @@ def _parser() -> ArgumentParser:
         action="store_true",
         help="have pipelines that do not generate compute texts of similar length together; results in order",
     )
+    option(
+        "--untested",
+        choices=("compare", "compile"),
+        help="with code of transformers that quadrat was not tested with: compare the first batches with those of "
+        "transformers and compile the others, or compile all; by default transformers makes them",
+    )
     option("--quiet", action="store_true", help="write no report")
     option("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
     option("-m", dest="module", nargs=REMAINDER, help="run a module, as python -m does")
@@ -184,6 +198,18 @@ def _parser() -> ArgumentParser:
     _add_data(option)
     option("--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}")
     option("--seconds", type=_number(float, 0.001, 86_400), default=2.0, metavar="S", help="seconds for each collator")
+
+    option = add(
+        "verify",
+        _verify,
+        "compare quadrat's collators with those of the installed transformers, on drawn batches",
+        "Check on drawn batches, without data, that quadrat's collators make the same batches as those of the "
+        "installed transformers, whether quadrat was tested with it or not. The exit status is 1 if a batch differs.",
+        usage="[options]",
+        example="--remember",
+    )
+    option("--remember", action="store_true", help="where all batches agree, compile those of this code from now on")
+    option("--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the batches (default: 0)")
 
     option = add(
         "info",

@@ -87,7 +87,8 @@ Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
       deferred_(spec_.attr("deferred")),
       check_(spec_.attr("check")),
       finish_(spec_.attr("finish")),
-      refusal_(spec_.attr("refusal")) {}
+      refusal_(spec_.attr("refusal")),
+      compared_(spec_.attr("compared").cast<bool>()) {}
 
 Recipe::~Recipe() {
     for (const auto& place : decisions_) {
@@ -184,8 +185,8 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const std::string& 
 std::unique_ptr<Recipe::Decision> Recipe::decide(const py::object& collator, const py::tuple& names,
                                                  std::string signature) const {
     const py::tuple made = spec_.attr("decide")(collator, names, py::bytes(signature));
-    return std::make_unique<Decision>(
-        Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2], made[3], plain_names(names)});
+    return std::unique_ptr<Decision>(
+        new Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2], made[3], plain_names(names)});
 }
 
 // Publishes a decision where there is room; then the recipe owns it.
@@ -197,6 +198,26 @@ void Recipe::keep(std::unique_ptr<Decision>* decision) const {
             return;
         }
     }
+}
+
+// Whether a batch is to be compared: one of the first of its kind, one whose number is a power of two, or the first
+// with something that a signature does not tell.
+bool Recipe::is_due(const Decision& decision, const Columns& columns) const {
+    constexpr std::uint32_t one_row = 1, one_token = 2, negative = 4;
+    constexpr std::int64_t first = 8;
+    std::uint32_t found = 0;
+    for (const Column& column : columns.columns) {
+        found |= (column.rows.size() == 1 ? one_row : 0U) | (column.min_length == 1 ? one_token : 0U);
+        for (const py::object& owner : column.owners) {
+            int overflow = 0;
+            if (PyLong_CheckExact(owner.ptr()) && PyLong_AsLongAndOverflow(owner.ptr(), &overflow) < 0) {
+                found |= negative;
+            }
+        }
+    }
+    const std::int64_t made = decision.made.fetch_add(1, std::memory_order_relaxed);
+    const bool is_new = (found & ~decision.seen.fetch_or(found, std::memory_order_relaxed)) != 0;
+    return is_new || made < first || (made & (made - 1)) == 0;
 }
 
 py::object Recipe::wrapped(py::object data) const {
@@ -216,11 +237,12 @@ py::object Recipe::wrapped(py::object data) const {
     return batch;
 }
 
-py::object Recipe::run(const py::object& collator, const py::object& features) const {
-    return admits(features) && guard_.holds_for(collator) ? make(collator, features, true) : py::none();
+py::object Recipe::run(const py::object& collator, const py::object& features, bool compares) const {
+    const bool holds = admits(features) && guard_.holds_for(collator);
+    return holds ? make(collator, features, true, compares && compared_) : py::none();
 }
 
-py::object Recipe::make(const py::object& collator, const py::object& features, bool counts) const {
+py::object Recipe::make(const py::object& collator, const py::object& features, bool counts, bool compares) const {
     if (!refusal_.is_none()) {
         return is_sequence(features) ? refusal_ : py::none();
     }
@@ -237,11 +259,11 @@ py::object Recipe::make(const py::object& collator, const py::object& features, 
         return py::none();
     }
     columns.look(*interop_);
-    return make_of(collator, features, names, columns, std::move(layout), counts);
+    return make_of(collator, features, names, columns, std::move(layout), counts, compares);
 }
 
 py::object Recipe::make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                           const Columns& columns, BatchLayout layout, bool counts) const {
+                           const Columns& columns, BatchLayout layout, bool counts, bool compares) const {
     Measured measured = measure(names, columns);
     layout.width = measured.width;
     const Decision* decision = find(names, measured.signature);
@@ -255,6 +277,9 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
     }
     if (!decision->refusal.is_none()) {
         return decision->refusal;
+    }
+    if (compares && is_due(*decision, columns)) {
+        return py::tuple();
     }
     py::object held;
     if (!decision->hold.is_none()) {
@@ -294,12 +319,12 @@ Recipes::Recipes(const py::tuple& recipes) {
     }
 }
 
-py::object Recipes::run(const py::object& collator, const py::object& features) const {
+py::object Recipes::run(const py::object& collator, const py::object& features, bool compares) const {
     const std::size_t first = last_.load(std::memory_order_relaxed), count = recipes_.size();
     bool failed = false;  // a recipe, which is to be asked first again
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t at = first + i < count ? first + i : first + i - count;
-        py::object batch = recipes_[at].second->run(collator, features);
+        py::object batch = recipes_[at].second->run(collator, features, compares);
         if (batch.ptr() == Py_False) {
             failed = true;
         } else if (!batch.is_none()) {
@@ -313,14 +338,27 @@ py::object Recipes::run(const py::object& collator, const py::object& features) 
 void register_recipe(py::module_& m) {
     bind_class<Recipe>(m, "Recipe")
         .def(py::init<py::object, const py::tuple&, py::object>(), "spec"_a, "facts"_a, "interop"_a)
-        .def("make", &Recipe::make, "collator"_a, "features"_a, "counts"_a = true)
+        .def(
+            "make",
+            [](const Recipe& self, const py::object& collator, const py::object& features, bool counts) {
+                return self.make(collator, features, counts);
+            },
+            "collator"_a, "features"_a, "counts"_a = true)
         .def(
             "make_of",
             [](const Recipe& self, const py::object& collator, const py::object& features, const py::tuple& names,
                const Columns& columns,
                bool counts) { return self.make_of(collator, features, names, columns, self.layout(), counts); },
             "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true);
-    bind_class<Recipes>(m, "Recipes").def(py::init<const py::tuple&>(), "recipes"_a).def("runner", &runner);
+    bind_class<Recipes>(m, "Recipes")
+        .def(py::init<const py::tuple&>(), "recipes"_a)
+        .def("runner", &runner)
+        .def(
+            "make",
+            [](const Recipes& self, const py::object& collator, const py::object& features) {
+                return self.run(collator, features, false);
+            },
+            "collator"_a, "features"_a);
     m.def(
         "made_batches",
         [](bool reset) {

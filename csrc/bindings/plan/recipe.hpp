@@ -44,13 +44,15 @@ public:
         }
     }
 
-    // The batch; a tuple (reason, remedy) where the reference is to make it; None for features of another form, or
-    // where the facts do not hold for the collator that asks.
-    py::object run(const py::object& collator, const py::object& features) const;
-    // The same without a look at the facts, of columns if there are some. counts: whether the batch counts.
-    py::object make(const py::object& collator, const py::object& features, bool counts) const;
+    // The batch; a tuple (reason, remedy) where the reference is to make it, and an empty one where the batch is to be
+    // compared with the reference's; None for features of another form, or where the facts do not hold for the
+    // collator that asks.
+    py::object run(const py::object& collator, const py::object& features, bool compares) const;
+    // The same without a look at the facts, of columns if there are some. counts: whether the batch counts. compares:
+    // whether it may be one to compare.
+    py::object make(const py::object& collator, const py::object& features, bool counts, bool compares = false) const;
     py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                       const Columns& columns, BatchLayout layout, bool counts) const;
+                       const Columns& columns, BatchLayout layout, bool counts, bool compares = false) const;
     const BatchLayout& layout() const { return layout_; }
 
 private:
@@ -61,6 +63,8 @@ private:
         py::object hold;     // makes the columns that the kernels do not: called with the features; or None
         py::object refusal;  // why the reference makes such batches, or None
         bool plain_names;
+        mutable std::atomic<std::int64_t> made{0};   // batches, where some are compared
+        mutable std::atomic<std::uint32_t> seen{0};  // of those compared, see is_due
     };
     // What is measured of columns, once for all decisions.
     struct Measured {
@@ -74,6 +78,7 @@ private:
     const Decision* find(const py::tuple& names, const std::string& signature) const;
     std::unique_ptr<Decision> decide(const py::object& collator, const py::tuple& names, std::string signature) const;
     void keep(std::unique_ptr<Decision>* decision) const;
+    bool is_due(const Decision& decision, const Columns& columns) const;
     py::object wrapped(py::object data) const;
 
     Guard guard_;
@@ -93,6 +98,7 @@ private:
     py::object check_;       // called with the features: why they fall back, or None; or None
     py::object finish_;      // called with the collator, the batch and the features: the batch; or None
     py::object refusal_;     // why all batches fall back, or None
+    bool compared_;          // whether some batches are compared with the reference's
     // Searched one by one; a data set needs a handful. They are published one by one and stay, so that threads may read
     // while another adds one; what finds no place is decided anew each time.
     mutable std::array<std::atomic<const Decision*>, 64> decisions_{};
@@ -110,7 +116,8 @@ public:
         }
     }
 
-    py::object run(const py::object& collator, const py::object& features) const;
+    // compares: whether a batch that is due is left to the caller, see Recipe::run.
+    py::object run(const py::object& collator, const py::object& features, bool compares = true) const;
 
 private:
     std::vector<std::pair<py::object, const Recipe*>> recipes_;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
+from quadrat.planning.compared import compared, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
@@ -66,7 +68,7 @@ class Collator(Remembering):
     def _require_known(self, features: Any, framework: Any) -> None:
         """Raises AlwaysFallBack where the installed libraries differ from the tested ones."""
         reason = imitated.broken(framework)
-        if reason is None and imitated.changed(self._imitates) is None:
+        if reason is None and (imitated.changed(self._imitates) is None or imitated.compares(self._imitates)):
             return
         if not self._is_own(features):
             raise AlwaysFallBack(reason or imitated.unknown(self._imitates) or "", "upgrade quadrat")
@@ -138,7 +140,13 @@ class Collator(Remembering):
             if why is None:
                 self._check_options()
                 self._require_known(rows, framework)
-                return self._emit(self._plan(rows, framework))
+                make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
+                compares = imitated.compares(self._imitates) and not self._is_own(rows)
+            elif compares := not why:  # an empty one: the batch is to be compared
+                make = of_recipes(run, self)
+            if not why:
+                batch = compared(self, rows, make, self._fallback(rows, framework)) if compares else make(rows)
+                return self._emit(batch)
         except FallBack as reason:
             why = reason.args
             if isinstance(reason, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):

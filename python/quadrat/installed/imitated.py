@@ -30,6 +30,7 @@ from transformers import (
 from transformers.data import data_collator
 
 from quadrat import _core
+from quadrat.installed import remembered
 from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.ops.pad import pad
@@ -89,17 +90,38 @@ if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name
     CODE["DataCollatorForWholeWordMask"] = None
 
 
+# By what imitates them: how batches were found to differ from those of unknown code.
+DIFFERENCES: dict[str, str] = {}
+
+
 def trusted() -> bool:
     """True if the environment asks for compiled batches with untested versions, too."""
-    return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0")
+    return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0", "compare")
+
+
+def compares(twin: str) -> bool:
+    """True if batches of `twin` are compared with those of unknown code, and have not differed so far."""
+    comparing = os.environ.get("QUADRAT_UNTESTED") == "compare" and "ollator" in twin
+    return comparing and twin not in DIFFERENCES and changed(twin) is not None
 
 
 @functools.cache
 def changed(twin: str) -> str | None:
-    """The first function or class imitated by `twin` that differs from the tested versions; None if all are known."""
+    """The first function or class imitated by `twin` that is unknown; None if all are known, or all are trusted."""
     if not twin or trusted():
         return None
+    name = unlike_tested(twin)
+    return None if name is None or key_of(twin) in remembered.load().get(twin, ()) else name
+
+
+def unlike_tested(twin: str) -> str | None:
+    """The first function or class imitated by `twin` that differs from those of the tested versions."""
     return next((name for name in IMITATED[twin] if not _is_known(name)), None)
+
+
+def key_of(twin: str) -> str | None:
+    """What stands for all code that `twin` imitates; None where some has no source."""
+    return remembered.key("" if (code := CODE[name]) is None else fingerprint(code) for name in IMITATED[twin])
 
 
 def unknown(twin: str) -> str | None:
@@ -107,7 +129,10 @@ def unknown(twin: str) -> str | None:
     name = changed(twin)
     if name is None:
         return None
-    _warn_of(name)
+    if twin in DIFFERENCES:
+        return DIFFERENCES[twin]
+    if not compares(twin):
+        _warn_of(name)
     return f"{name} of transformers {transformers.__version__} is unknown"
 
 
@@ -127,7 +152,8 @@ def _warn_of(changed: str) -> None:
     warnings.warn(
         f"quadrat {_core.__version__} does not know `{changed}` of transformers {transformers.__version__}; it was "
         f"tested with {oldest} to {newest}. What depends on it is left to transformers: the results are right, but not "
-        "faster. Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's compiled code anyway.",
+        "faster. Upgrade quadrat; or set QUADRAT_UNTESTED=compare in the environment to compare the first batches with "
+        "those of transformers and compile the others, or QUADRAT_UNTESTED=1 to compile all.",
         stacklevel=2,
     )
 

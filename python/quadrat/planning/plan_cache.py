@@ -14,7 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.installed import originals
+from quadrat.installed import imitated, originals
 from quadrat.planning.fallback import FallBack, Why
 from quadrat.support import kinds, tensors
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
@@ -150,6 +150,7 @@ class Spec(NamedTuple):
     mismatch: Why | None = None  # why features that are not of the form fall back
     finish: Callable[[Any, Any, Any], Any] | None = None  # (collator, batch, features) -> batch
     refusal: Why | None = None  # of all batches
+    compared: bool = False  # whether some batches are compared with the reference's
 
     def decide(
         self, collator: Any, names: tuple[str, ...], signature: bytes
@@ -183,6 +184,8 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
         check_device(spec.framework)
     known = spec.facts is not None and torch is not None
     facts = (*(spec.facts or ()), *((CALL, call, None, result) for call, result in torch or ())) if known else ()
+    if imitated.compares(twin := getattr(collator, "_imitates", "")):
+        spec, facts = spec._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, twin, None))
     recipe = _core.Recipe(spec, facts, interop())
     if columns is None:
         batch = recipe.make(collator, features, counts)

@@ -21,6 +21,7 @@ class Stats(NamedTuple):
     remembered: int  # of these, made in one call, because a batch of the same kind had been made before
     fell_back: int  # made by transformers, or by TRL
     causes: dict[str, int]  # of those that fell back, how many by cause: the reason, and what to change
+    compared: int = 0  # made both ways and compared, with QUADRAT_UNTESTED=compare; what transformers made was returned
 
 
 class _Counts:
@@ -28,6 +29,7 @@ class _Counts:
         self.lock = threading.Lock()
         # Of counting; and of the batches that compiled code made, known and planned ones, before a pause and in pauses.
         self.pauses, self.before, self.uncounted = 0, (0, 0), (0, 0)
+        self.compared = 0
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
         _core.made_batches(True)
 
@@ -48,6 +50,12 @@ def count_fallback(kind: str, cause: str) -> bool:
             kind, cause, first = _OTHERS, _OTHERS, False
         _counts.causes.setdefault(kind, [cause, 0])[1] += 1
     return first
+
+
+def count_compared() -> None:
+    """Adds a batch that was made both ways."""
+    with _counts.lock:
+        _counts.compared += counting()
 
 
 @contextlib.contextmanager
@@ -82,7 +90,8 @@ def stats(*, reset: bool = False) -> Stats:
         reset: whether to begin again at 0.
 
     Returns:
-        `compiled`, `remembered` and `fell_back`, numbers of batches; `causes`, a dict of such numbers by cause.
+        `compiled`, `remembered`, `fell_back` and `compared`, numbers of batches; `causes`, a dict of such numbers by
+        cause.
 
     Examples:
         >>> import quadrat
@@ -90,13 +99,14 @@ def stats(*, reset: bool = False) -> Stats:
         >>> collator = quadrat.DataCollatorWithFlattening()
         >>> batches = [collator([{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]) for _ in range(3)]
         >>> quadrat.stats()
-        Stats(compiled=3, remembered=2, fell_back=0, causes={})
+        Stats(compiled=3, remembered=2, fell_back=0, causes={}, compared=0)
     """
     with _counts.lock:
         made = _core.made_batches(reset)
         made = made if counting() else _counts.before
         remembered, planned = (all_ - left_out for all_, left_out in zip(made, _counts.uncounted, strict=True))
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
+        compared = _counts.compared
         if reset:
-            _counts.before, _counts.uncounted, _counts.causes = (0, 0), (0, 0), {}
-    return Stats(planned + remembered, remembered, sum(causes.values()), causes)
+            _counts.before, _counts.uncounted, _counts.causes, _counts.compared = (0, 0), (0, 0), {}, 0
+    return Stats(planned + remembered, remembered, sum(causes.values()), causes, compared)

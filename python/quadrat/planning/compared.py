@@ -1,0 +1,258 @@
+"""Batches made both ways where the installed code is unknown: quadrat's and the reference's are compared to the bit."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import transformers
+
+from quadrat import _core
+from quadrat.input.rows import plain
+from quadrat.installed import imitated
+from quadrat.planning.fallback import FallBack, raise_clearer
+from quadrat.support.counts import count_compared, uncounted
+from quadrat.support.tensors import is_tensor
+
+_FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
+_BEGIN = 40  # characters of a warning
+_EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
+_SLOW = "numpy.ndarrays is extremely slow"  # what torch says of the reference, once in a process
+_lock = threading.RLock()  # of the generators, warnings and logs of the process
+_registry: dict[Any, Any] = {}
+
+
+class _Outcome(NamedTuple):
+    """All that a call leaves behind."""
+
+    result: Any
+    error: Exception | None
+    said: list[tuple[str, str]]  # categories or levels, and how texts begin
+    warned: list[warnings.WarningMessage]
+    states: dict[str, Any]
+
+
+def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Any:
+    """The reference's batch, or its error; quadrat's is made first, from the same state of all generators.
+
+    At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack where
+    quadrat does not make such batches.
+    """
+    with _lock, uncounted():
+        before = _State(collator)
+        given = copy.deepcopy(features) if type(features) is list else features
+        with _quiet():
+            got = _called(ours, given, before)
+        before.restore()
+        if isinstance(got.error, FallBack):
+            raise got.error
+        expected = _called(reference, plain(features), before)
+    count_compared()
+    difference = _difference(expected, got)
+    difference = difference or _edit(collator, features, given)
+    if difference is not None:
+        _tell(collator, difference)
+    for one in expected.warned:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
+    if expected.error is not None:
+        raise_clearer(expected.error, features, collator)
+    return expected.result
+
+
+def of_recipes(run: Any, collator: Any) -> Callable[[Any], Any]:
+    """A function that makes batches as `run` does, without comparing them. It raises FallBack."""
+
+    def make(features: Any) -> Any:
+        batch = run.__self__.make(collator, features)
+        if type(batch) is tuple:
+            raise FallBack(*batch)
+        if batch is None or batch is False:
+            raise FallBack("features changed their form while they were read", "do not edit features meanwhile")
+        return batch
+
+    return make
+
+
+def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
+    """The first difference of two collators, with what they leave behind, in words; None if there is none."""
+    given = copy.deepcopy(features)
+    with _lock, _quiet():
+        before = _State(ours)
+        got = _called(ours, given, before)
+        before.restore_shared()
+        expected = _called(theirs, features, _State(theirs))
+    return _difference(expected, got) or _edit(ours, features, given)
+
+
+class _State:
+    """The generators, the collator's options and its tokenizer's flags, as they are before a call."""
+
+    def __init__(self, collator: Any) -> None:
+        self.collator, self.torch = collator, sys.modules.get("torch")
+        flags = getattr(getattr(collator, "tokenizer", None), _FLAGS, None)
+        self.flags: dict[str, Any] = flags if isinstance(flags, dict) else {}
+        self.kept_flags = self.flags.copy()
+        self.options = _options(collator)
+        self.generators = self.read()
+
+    def read(self) -> dict[str, Any]:
+        """The states of all generators."""
+        generator: Any = getattr(self.collator, "generator", None)
+        bits = getattr(generator, "bit_generator", None)
+        own = generator.get_state() if hasattr(generator, "get_state") else copy.deepcopy(getattr(bits, "state", None))
+        found = {"numpy.random": np.random.get_state(), "random": random.getstate(), "the collator's generator": own}
+        return found if self.torch is None else found | {"torch's generator": self.torch.get_rng_state()}
+
+    def restore_shared(self) -> None:
+        """The generators of the process, and the tokenizer's flags, as they were."""
+        self.flags.clear()
+        self.flags.update(self.kept_flags)
+        np.random.set_state(self.generators["numpy.random"])
+        random.setstate(self.generators["random"])
+        if self.torch is not None:
+            self.torch.set_rng_state(self.generators["torch's generator"])
+
+    def restore(self) -> None:
+        """All as it was."""
+        self.restore_shared()
+        own = vars(self.collator)
+        for name in _options(self.collator).keys() - self.options.keys():
+            del own[name]
+        own.update(self.options)
+        generator: Any = self.options.get("generator")
+        state = self.generators["the collator's generator"]
+        if hasattr(generator, "set_state"):
+            generator.set_state(state)
+        elif state is not None:
+            generator.bit_generator.state = state
+
+
+def _options(collator: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(collator).items() if not name.startswith("_quadrat")}
+
+
+class _Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.levelname, record.getMessage()))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What transformers logs meanwhile is not shown."""
+    library = logging.getLogger("transformers")
+    handlers, passes_on = library.handlers[:], library.propagate
+    library.handlers[:], library.propagate = [], False
+    try:
+        yield
+    finally:
+        library.handlers[:], library.propagate = handlers, passes_on
+
+
+def _called(call: Callable[[Any], Any], features: Any, before: _State) -> _Outcome:
+    library, log = logging.getLogger("transformers"), _Log()
+    result = error = None
+    library.addHandler(log)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                result = call(features)
+            except (MemoryError, RecursionError):
+                raise
+            except Exception as raised:
+                error = raised
+    finally:
+        library.removeHandler(log)
+    texts = [(one.category.__name__, str(one.message)) for one in warned if _SLOW not in str(one.message)]
+    # How they begin: quadrat says more in some.
+    said = list(dict.fromkeys((kind, text[:_BEGIN]) for kind, text in (*log.said, *texts)))
+    states = before.read() | {"the tokenizer's flags": [name for name, is_set in before.flags.items() if is_set]}
+    return _Outcome(result, error, said, warned, states)
+
+
+def _difference(expected: _Outcome, got: _Outcome) -> str | None:
+    """The first difference, in words; None if there is none."""
+    if expected.error is not None or got.error is not None:
+        if type(expected.error) is not type(got.error):
+            shown = ["a batch" if one.error is None else f"{type(one.error).__name__}" for one in (expected, got)]
+            return f"the reference gives {shown[0]}, and quadrat {shown[1]}"
+    elif (found := first_difference(expected.result, got.result)) is not None:
+        return found
+    if expected.said != got.said:
+        return f"the reference warns {expected.said}, and quadrat {got.said}"
+    differing = (
+        name for name, state in expected.states.items() if first_difference(state, got.states[name]) is not None
+    )
+    return next((f"{name} differs afterwards" for name in differing), None)
+
+
+def _edit(collator: Any, features: Any, given: Any) -> str | None:
+    """The first difference of what the reference and quadrat leave in features."""
+    if type(features) is not list or collator._imitates == _EDITING:
+        return None
+    return first_difference(features, given, "features afterwards: features")
+
+
+def first_difference(expected: Any, got: Any, name: str = "batch") -> str | None:
+    """Where two values differ first, bit by bit, with types, dtypes and the order of keys; None if nowhere."""
+    if type(expected) is not type(got):
+        return f"{name} is a {type(expected).__name__} of the reference and a {type(got).__name__} of quadrat"
+    if isinstance(expected, Mapping):
+        if list(expected) != list(got):
+            return f"{name} has the keys {list(expected)} of the reference and {list(got)} of quadrat"
+        parts: Any = ((f"{name}[{key!r}]", expected[key], got[key]) for key in list(expected))
+    elif isinstance(expected, (list, tuple)):
+        if len(expected) != len(got):
+            return f"{name} has {len(expected)} items of the reference and {len(got)} of quadrat"
+        parts = ((f"{name}[{at}]", one, two) for at, (one, two) in enumerate(zip(expected, got, strict=True)))
+    elif is_tensor(expected) or isinstance(expected, np.ndarray):
+        return _of_arrays(expected, got, name)
+    else:
+        same = expected is got or expected == got or repr(expected) == repr(got)  # nan is not equal to itself
+        return None if same else f"{name} is {expected!r} of the reference and {got!r} of quadrat"
+    return next((found for part, one, two in parts if (found := first_difference(one, two, part)) is not None), None)
+
+
+def _of_arrays(expected: Any, got: Any, name: str) -> str | None:
+    for what in ("dtype", "shape", "device", "requires_grad"):
+        one, two = (getattr(array, what, None) for array in (expected, got))
+        if one != two:
+            return f"{name} has the {what} {one} of the reference and {two} of quadrat"
+    if is_tensor(expected):
+        torch = sys.modules["torch"]
+        if expected.layout is not torch.strided or expected.is_contiguous() != got.is_contiguous():
+            return None if torch.equal(expected, got) else f"{name} differs"
+        arrays = [one.detach().contiguous().view(-1).view(torch.uint8).numpy() for one in (expected, got)]
+    elif expected.dtype.hasobject:
+        return first_difference(expected.tolist(), got.tolist(), name)
+    else:
+        arrays = [np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in (expected, got)]
+    places = np.flatnonzero(arrays[0] != arrays[1])
+    if not len(places):
+        return None
+    size = len(arrays[0]) // max(int(np.prod(tuple(expected.shape))), 1)
+    at = tuple(int(one) for one in np.unravel_index(int(places[0]) // size, tuple(expected.shape)))
+    return f"{name}{list(at)} is {expected[at]} of the reference and {got[at]} of quadrat"
+
+
+def _tell(collator: Any, difference: str) -> None:
+    name = type(collator).__name__
+    versions = f"quadrat {_core.__version__} and transformers {transformers.__version__}"
+    imitated.DIFFERENCES[collator._imitates] = f"{name} differs from transformers {transformers.__version__}"
+    warnings.warn(
+        f"{name}: {versions} differ: {difference}. From now on transformers makes its batches in this process: the "
+        "results are right, but not faster. Please report this, and upgrade quadrat.",
+        stacklevel=2,
+    )

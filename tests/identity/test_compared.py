@@ -1,0 +1,142 @@
+"""QUADRAT_UNTESTED=compare: batches of unknown code are compared, and differences are found."""
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import quadrat
+from quadrat.installed import imitated
+from quadrat.planning.compared import first_difference
+from support import samples
+from support.compare import assert_same_batch, assert_seeded_alike
+from support.isolated import python
+from support.planted import LATE, PLANTS
+
+UNFOUND = "another token"  # the change shows for one number, and nothing else tells that batch from those compared
+AS_BEFORE = "another error"  # quadrat has no batch of such rows, and the reference's error comes of itself
+
+
+@pytest.fixture(autouse=True)
+def unknown(monkeypatch):
+    """All code of transformers is unknown, and batches are compared."""
+    monkeypatch.setenv("QUADRAT_UNTESTED", "compare")
+    monkeypatch.setattr(imitated, "FINGERPRINTS", {})
+    imitated.changed.cache_clear()
+    imitated.DIFFERENCES.clear()
+    quadrat.stats(reset=True)
+    yield monkeypatch
+    monkeypatch.undo()
+    imitated.changed.cache_clear()
+    imitated.DIFFERENCES.clear()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
+def test_is_compiled_after_the_first_batches(name, framework, unknown):
+    reference, collator = samples.pair(name, return_tensors=framework)
+    with unknown.context() as trusted:
+        trusted.setenv("QUADRAT_UNTESTED", "1")
+        imitated.changed.cache_clear()
+        trusting = samples.make(quadrat, name, return_tensors=framework)
+        trusting(samples.batch(name))
+        type(trusting)._quadrat_shared.clear()
+        always_falls_back = quadrat.stats(reset=True).fell_back > 0
+    imitated.changed.cache_clear()
+    for _ in range(40):
+        assert_seeded_alike(reference, collator, samples.batch(name), samples.batch(name))
+    found = quadrat.stats()
+    twins = 40 * (reference is not collator and type(reference).__module__.startswith("quadrat"))
+    assert imitated.DIFFERENCES == {}
+    if always_falls_back:
+        assert found.compared == 0
+        return
+    assert found.fell_back == 0
+    # The first one, eight known ones and the ninth, 17th and 33rd.
+    assert found.compared == 12 * (2 if twins else 1)
+
+
+def test_another_kind_of_batch_is_compared():
+    collator = samples.make(quadrat, "DataCollatorWithPadding")
+    rows = lambda *lengths: [{"input_ids": [5] * n, "attention_mask": [1] * n} for n in lengths]  # noqa: E731
+    for _ in range(15):
+        collator(rows(3, 4, 5))
+    before = quadrat.stats().compared
+    for kinds in (rows(3), rows(1, 4), rows(2, 0), rows(4, 4), [{"input_ids": np.arange(n)} for n in (2, 3)]):
+        collator(kinds)
+        assert quadrat.stats().compared > before
+        before = quadrat.stats().compared
+
+
+def test_collators_alike_share_what_was_compared():
+    one = samples.make(quadrat, "DataCollatorWithPadding")
+    for _ in range(20):
+        quadrat.DataCollatorWithPadding(one.tokenizer)([{"input_ids": [5] * n} for n in (2, 3)])
+    assert 8 < quadrat.stats().compared < 14
+
+
+def test_threads_that_compare():
+    collator, rows = samples.make(quadrat, "DataCollatorWithPadding"), samples.batch("DataCollatorWithPadding")
+    expected, errors = samples.make(transformers, "DataCollatorWithPadding")(rows), []
+
+    def collate():
+        try:
+            for _ in range(20):
+                assert_same_batch(expected, collator(samples.batch("DataCollatorWithPadding")))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=collate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_errors_are_the_references():
+    collator = samples.make(quadrat, "DataCollatorWithPadding")
+    collator([{"input_ids": [5, 6]}])
+    with pytest.raises(ValueError, match="quadrat: "):
+        collator([{"input_ids": [5, 6], "label": "text"}, {"input_ids": [5], "label": "text"}])
+    assert imitated.DIFFERENCES == {}
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "said"),
+    [
+        ({"a": 1}, {"b": 1}, "keys"),
+        ([1, 2], [1], "2 items"),
+        ([1], (1,), "a list of the reference and a tuple"),
+        (torch.tensor([1.0, 0.0]), torch.tensor([1.0, -0.0]), r"batch\[1\] is 0.0 of the reference and -0.0"),
+        (torch.zeros(2, 3), torch.zeros(3, 2), "the shape"),
+        (torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]]), r"batch\[1, 1\] is 4 of the reference and 5"),
+        (np.zeros(2, np.int32), np.zeros(2, np.int64), "the dtype int32"),
+        ({"a": {"b": [np.float32(1)]}}, {"a": {"b": [np.float32(2)]}}, r"batch\['a'\]\['b'\]\[0\]"),
+    ],
+)
+def test_differences_name_the_first_place(expected, got, said):
+    assert first_difference(expected, expected) is None
+    assert re.search(said, first_difference(expected, got))
+
+
+@pytest.mark.slow
+def test_planted_changes_are_found():
+    script = Path(__file__).parents[1] / "support/planted.py"
+    found = [json.loads(line) for line in python("-W", "ignore", script).splitlines()]
+    assert [one["name"] for one in found] == list(PLANTS)
+    for one in found:
+        late = PLANTS[one["name"]][-1] is not None
+        if one["name"] == UNFOUND:
+            assert (one["differing"], one["told"]) == ([LATE], [])
+            continue
+        assert one["differing"] == [], one
+        if one["name"] != AS_BEFORE:
+            ((number, text),) = one["told"]
+            assert number == (LATE if late else 0), one
+            assert "of the reference" in text or "the reference warns" in text or "differs afterwards" in text, text

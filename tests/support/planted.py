@@ -1,0 +1,221 @@
+"""Changes planted in transformers before quadrat is imported, and batches compared with QUADRAT_UNTESTED=compare.
+
+    QUADRAT_UNTESTED=compare python tests/support/planted.py
+
+Each plant runs in a copy of this process. It prints one line of JSON for each: at which batch the change shows first,
+in which batches quadrat's outcome was not that of the changed transformers, the batches compared, and the warnings.
+"""
+
+import copy
+import functools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from transformers.data import data_collator
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+BATCHES, LATE = 40, 29  # a trait that comes late is in this batch first
+
+
+def around(home: Any, name: str, change: Callable[..., Any]) -> None:
+    """Replaces a function by one that is given it, and its arguments."""
+    original = getattr(home, name)
+
+    @functools.wraps(original)
+    def changed(*arguments: Any, **options: Any) -> Any:
+        return change(original, *arguments, **options)
+
+    setattr(home, name, changed)
+
+
+def of_batch(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A change of what a collator returns, which is given its features."""
+
+    def changed(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
+        batch = original(collator, features, *more, **options)
+        return batch if (made := change(batch, features)) is None else made
+
+    return changed
+
+
+def rows_of(*lengths: int, **columns: Any) -> list[dict[str, Any]]:
+    return [
+        {"input_ids": [5 + at + n % 3 for at in range(n)], "attention_mask": [1] * n}
+        | {name: value(n) for name, value in columns.items()}
+        for n in lengths
+    ]
+
+
+USUAL = (5, 3, 6, 4)
+Late = Callable[[], list[dict[str, Any]]]
+label = {"label": lambda n: n % 2}
+labels = {"labels": lambda n: list(range(n))}
+
+
+def padding_value(original: Any, tokenizer: Any, encoded: Any, *more: Any, **options: Any) -> Any:
+    encoded = original(tokenizer, encoded, *more, **options)
+    ids, mask = encoded["input_ids"], encoded.get("attention_mask", [])
+    encoded["input_ids"] = [one if at >= len(mask) or mask[at] else 7 for at, one in enumerate(ids)]
+    return encoded
+
+
+def one_more_draw(original: Any, *arguments: Any, **options: Any) -> Any:
+    made = original(*arguments, **options)
+    torch.rand(1)
+    return made
+
+
+def dropped(batch: Any, features: Any) -> None:
+    del batch["attention_mask"]
+
+
+def moved(batch: Any, features: Any) -> None:
+    batch["input_ids"] = batch.pop("input_ids")
+
+
+def shifted(batch: Any, features: Any) -> None:
+    batch["labels"] = batch["labels"].roll(1, 1)
+
+
+def of_int32(original: Any, features: Any) -> Any:
+    batch = original(features)
+    batch["labels"] = batch["labels"].int()
+    return batch
+
+
+def warns(batch: Any, features: Any) -> None:
+    warnings.warn("padding is deprecated", FutureWarning, stacklevel=2)
+
+
+def edits(original: Any, features: Any) -> Any:
+    batch = original(features)
+    for feature in features:
+        feature.pop("label", None)
+    return batch
+
+
+def without_short_rows(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
+    kept = [feature for feature in features if len(feature["input_ids"]) != 1]
+    return original(collator, kept, *more, **options)
+
+
+def squeezed(batch: Any, features: Any) -> None:
+    if len(features) == 1:
+        batch["input_ids"] = batch["input_ids"][0]
+
+
+def no_negative_labels(original: Any, features: Any) -> Any:
+    batch = original(features)
+    batch["labels"] = batch["labels"].clamp(min=0)
+    return batch
+
+
+def other_error(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
+    if any(len(feature["input_ids"]) != len(feature["attention_mask"]) for feature in features):
+        raise KeyError("rows of two lengths")
+    return original(collator, features, *more, **options)
+
+
+def other_token(batch: Any, features: Any) -> None:
+    batch["input_ids"][batch["input_ids"] == 30] = 31
+
+
+PADDING, DEFAULT = "DataCollatorWithPadding", "DefaultDataCollator"
+MASKING, SEQ2SEQ = "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
+even = functools.partial(rows_of, 4, 4)
+
+
+def uneven() -> list[dict[str, Any]]:
+    rows = rows_of(*USUAL)
+    rows[1]["attention_mask"] = [1, 1]
+    return rows
+
+
+# Name -> (collator, where it is planted, the change, features, features that show it if the usual ones do not)
+PLANTS: dict[str, tuple[str, Any, str, Any, Late, Late | None]] = {
+    "another padding value": (PADDING, PreTrainedTokenizerBase, "_pad", padding_value, lambda: rows_of(*USUAL), None),
+    "one more draw": (MASKING, "", "torch_mask_tokens", one_more_draw, lambda: rows_of(*USUAL), None),
+    "another dtype": (
+        *(DEFAULT, data_collator, "torch_default_data_collator", of_int32),
+        *(lambda: even(**label), None),
+    ),
+    "a key dropped": (PADDING, "", "__call__", of_batch(dropped), lambda: rows_of(*USUAL), None),
+    "a key moved": (PADDING, "", "__call__", of_batch(moved), lambda: rows_of(*USUAL), None),
+    "labels shifted": (SEQ2SEQ, "", "__call__", of_batch(shifted), lambda: rows_of(*USUAL, **labels), None),
+    "another warning": (PADDING, "", "__call__", of_batch(warns), lambda: rows_of(*USUAL), None),
+    "features edited": (DEFAULT, data_collator, "torch_default_data_collator", edits, lambda: even(**label), None),
+    "rows of one token dropped": (
+        *(PADDING, "", "__call__", without_short_rows),
+        *(lambda: rows_of(*USUAL), lambda: rows_of(5, 1, 6, 4)),
+    ),
+    "one row squeezed": (PADDING, "", "__call__", of_batch(squeezed), lambda: rows_of(*USUAL), lambda: rows_of(5)),
+    "no negative labels": (
+        *(DEFAULT, data_collator, "torch_default_data_collator", no_negative_labels),
+        *(lambda: even(**label), lambda: even(label=lambda n: -1)),
+    ),
+    "another error": (PADDING, "", "__call__", other_error, lambda: rows_of(*USUAL), uneven),
+    # Nothing tells this batch from those before but a number in it, which no compared batch had.
+    "another token": (PADDING, "", "__call__", of_batch(other_token), lambda: rows_of(*USUAL), lambda: rows_of(30, 3)),
+}
+
+
+def outcome(call: Any, features: Any) -> tuple[Any, ...]:
+    """What a call leaves behind, as it is compared: the batch or the error, warnings, features, states."""
+    from support.compare import frozen, generator_states, seed_everything
+
+    seed_everything(3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            made = frozen(call(features))
+        except Exception as error:
+            made = type(error).__name__
+    texts = {str(one.message) for one in said}
+    ours = sorted(text for text in texts if "quadrat" in text)
+    return (made, sorted(texts.difference(ours)), frozen(features), generator_states()), ours
+
+
+def run(name: str) -> dict[str, Any]:
+    collator, home, function, change, usual, late = PLANTS[name]
+    around(home or getattr(transformers, collator), function, change)
+    import quadrat
+    from quadrat.installed import imitated
+    from support import samples
+
+    imitated.FINGERPRINTS.clear()
+    theirs, ours = (samples.make(home, collator) for home in (transformers, quadrat))
+    differing, told = [], []
+    for number in range(BATCHES):
+        features = usual() if late is None or number != LATE else late()
+        expected, _ = outcome(theirs, copy.deepcopy(features))
+        got, said = outcome(ours, features)
+        differing += [number] if got != expected else []
+        told += [(number, text) for text in said]
+    stats = quadrat.stats()
+    return {
+        "name": name,
+        "differing": differing,
+        "told": told,
+        "compared": stats.compared,
+        "fell_back": stats.fell_back,
+    }
+
+
+def main() -> None:
+    for name in sys.argv[1:] or PLANTS:
+        if (child := os.fork()) == 0:
+            try:
+                print(json.dumps(run(name)), flush=True)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()
