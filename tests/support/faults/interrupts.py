@@ -15,6 +15,9 @@ from support.faults.checked import Checked
 from support.works import States, picture
 
 
+_AGAIN = 1.0  # seconds
+
+
 class Interrupts:
     """Raises KeyboardInterrupt at a moment, from a timer."""
 
@@ -24,14 +27,14 @@ class Interrupts:
 
     def _handle(self, *_: Any) -> None:
         if self._armed:
-            self._armed = False
             raise KeyboardInterrupt
 
     def while_calling(self, call: Callable[[], Any], seconds: float, done: list[int]) -> None:
         """Calls again and again until the interrupt comes; `done` counts."""
         try:
             self._armed = True
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            # Python ignores one that comes in a finalizer: then there is another one.
+            signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
             while True:
                 call()
                 done[0] += 1
