@@ -14,7 +14,6 @@ from support.faults import Row
 from support.faults.checked import Checked
 from support.works import States, picture
 
-
 _AGAIN = 1.0  # seconds
 
 
