@@ -61,6 +61,33 @@ def test_is_compiled_after_the_first_batches(name, framework, unknown):
     assert found.compared == 12 * (2 if twins else 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "compared"),
+    [
+        ("DataCollatorWithPadding", {"deferred": True}, 12),
+        ("DataCollatorWithPadding", {"trim": True}, 12),
+        ("DataCollatorForTokenClassification", {"padding_free": True}, 0),
+        ("DataCollatorForLanguageModeling", {"rng": "philox"}, 0),
+    ],
+)
+def test_batches_that_only_quadrat_has(name, options, compared):
+    """Options that change what the reference returns are compared, and what it cannot make is not."""
+    collator = samples.make(quadrat, name, **options)
+    with pytest.MonkeyPatch.context() as trusted:
+        trusted.setenv("QUADRAT_UNTESTED", "1")
+        imitated.changed.cache_clear()
+        expected = samples.make(quadrat, name, **options)(samples.batch(name))
+        collator.__class__._quadrat_shared.clear()
+    imitated.changed.cache_clear()
+    quadrat.stats(reset=True)
+    for _ in range(40):
+        got = collator(samples.batch(name))
+        assert type(got) is type(expected)
+        assert_same_batch(*(one.to("cpu") if "deferred" in options else one for one in (expected, got)))
+    assert imitated.DIFFERENCES == {}
+    assert quadrat.stats().compared == compared
+
+
 def test_another_kind_of_batch_is_compared():
     collator = samples.make(quadrat, "DataCollatorWithPadding")
     rows = lambda *lengths: [{"input_ids": [5] * n, "attention_mask": [1] * n} for n in lengths]  # noqa: E731

@@ -141,10 +141,11 @@ class Collator(Remembering):
                 self._check_options()
                 self._require_known(rows, framework)
                 make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-                compares = imitated.compares(self._imitates) and not self._is_own(rows)
+                compares = imitated.compares(self._imitates)
             elif compares := not why:  # an empty one: the batch is to be compared
                 make = of_recipes(run, self)
             if not why:
+                compares = compares and not self._is_own(rows)
                 batch = compared(self, rows, make, self._fallback(rows, framework)) if compares else make(rows)
                 return self._emit(batch)
         except FallBack as reason:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import os
 import random
 import sys
 import threading
@@ -16,6 +17,7 @@ import numpy as np
 import transformers
 
 from quadrat import _core
+from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import plain
 from quadrat.installed import imitated
 from quadrat.planning.fallback import FallBack, raise_clearer
@@ -26,8 +28,12 @@ _FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
 _BEGIN = 40  # characters of a warning
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
 _SLOW = "numpy.ndarrays is extremely slow"  # what torch says of the reference, once in a process
-_lock = threading.RLock()  # of the generators, warnings and logs of the process
+_locks = [threading.RLock()]  # one, of the generators, warnings and logs of the process
 _registry: dict[Any, Any] = {}
+
+
+if hasattr(os, "register_at_fork"):  # another thread may have held it
+    os.register_at_fork(after_in_child=lambda: _locks.__setitem__(0, threading.RLock()))
 
 
 class _Outcome(NamedTuple):
@@ -46,9 +52,11 @@ def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference
     At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack where
     quadrat does not make such batches.
     """
-    with _lock, uncounted():
-        before = _State(collator)
-        given = copy.deepcopy(features) if type(features) is list else features
+    with _locks[0], uncounted():
+        before, given = _State(collator), features
+        if type(features) is list:
+            with contextlib.suppress(Exception):  # something that cannot be copied
+                given = copy.deepcopy(features)
         with _quiet():
             got = _called(ours, given, before)
         before.restore()
@@ -84,7 +92,7 @@ def of_recipes(run: Any, collator: Any) -> Callable[[Any], Any]:
 def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
     """The first difference of two collators, with what they leave behind, in words; None if there is none."""
     given = copy.deepcopy(features)
-    with _lock, _quiet():
+    with _locks[0], _quiet():
         before = _State(ours)
         got = _called(ours, given, before)
         before.restore_shared()
@@ -169,6 +177,7 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State) -> _Outco
             warnings.simplefilter("always")
             try:
                 result = call(features)
+                result = result.to("cpu") if isinstance(result, DeferredBatch) else result
             except (MemoryError, RecursionError):
                 raise
             except Exception as raised:
