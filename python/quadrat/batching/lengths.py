@@ -284,7 +284,8 @@ def _list_lengths(values: Any, column: str) -> IntArray:
     if kind.id == _EXTENSION:
         chunks = [chunk.storage for chunk in chunks]
     if not _holds_tokens(kind):
-        why = _NO_TOKENS if _is_list_type(kind) else "and only lists have lengths: tokenize texts first"
+        is_list = (kind.storage_type if kind.id == _EXTENSION else kind).id in _LISTS
+        why = _NO_TOKENS if is_list else "and only lists have lengths: tokenize texts first"
         raise TypeError(f"column {column!r} holds {values.type}, {why}")
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
@@ -299,10 +300,6 @@ def _lengths_of_chunk(values: Any) -> IntArray:
     first = values.offset
     ends = np.frombuffer(values.buffers()[1], width)[first : first + len(values) + 1]
     return (ends[1:] - ends[:-1]).astype(np.int64, copy=False)  # type: ignore[no-any-return]
-
-
-def _is_list_type(kind: Any) -> bool:
-    return (kind.storage_type if kind.id == _EXTENSION else kind).id in _LISTS
 
 
 def _holds_tokens(kind: Any) -> bool:

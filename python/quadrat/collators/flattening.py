@@ -12,11 +12,7 @@ from quadrat.collators.default import default_data_collator
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, each_of, first_of, is_plain, plain
 from quadrat.installed import originals
-from quadrat.installed.behaviour import (
-    flattening_drops_empty_rows,
-    flattening_takes_a_start,
-    flattening_takes_arrays,
-)
+from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.ops.names import outputs
 from quadrat.planning.diagnosis import Reads, Role

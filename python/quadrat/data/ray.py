@@ -152,14 +152,18 @@ def without_tensor_types(table: pa.Table) -> pa.Table:
     Of one dimension, the numbers are left where they are; tensors of more become nested lists, made one by one.
     """
     for position, field in enumerate(table.schema):
-        dimensions = _dimensions(field.type)
-        if dimensions is None:
+        kind, column = field.type, table.column(position)
+        name = getattr(kind, "extension_name", None)
+        if name not in (*_FIXED_SHAPE, _VARIABLE_SHAPE):
             continue
-        column = table.column(position)
-        if dimensions == 1:
-            lists = pa.chunked_array([_storage_lists(chunk) for chunk in column.chunks], type=_list_type(field.type))
-        else:
+        if (kind.ndim if name == _VARIABLE_SHAPE else len(kind.shape)) != 1:
             lists = pa.chunked_array([[_nested(cell) for cell in column]])
+        elif name == _VARIABLE_SHAPE:
+            # Flattening a struct takes its own nulls and its slice into account, which `field` does not.
+            parts = [chunk.storage.flatten()[0] for chunk in column.chunks]
+            lists = pa.chunked_array(parts, kind.storage_type.field("data").type)
+        else:
+            lists = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
         table = table.set_column(position, field.name, lists)
     return table
 
@@ -184,25 +188,6 @@ def _select(batch: Any, columns: list[str]) -> Any:
     if missing:
         raise ValueError(f"the batch has no column {missing[0]!r}; it has {there}")
     return batch.select(columns) if isinstance(batch, pa.Table) else {name: batch[name] for name in columns}
-
-
-def _dimensions(arrow_type: pa.DataType) -> int | None:
-    """Of each tensor in a column of this type; None where the type is not a tensor's."""
-    name = getattr(arrow_type, "extension_name", None)
-    if name in _FIXED_SHAPE:
-        return len(arrow_type.shape)
-    return int(arrow_type.ndim) if name == _VARIABLE_SHAPE else None
-
-
-def _list_type(arrow_type: pa.DataType) -> pa.DataType:
-    storage = arrow_type.storage_type
-    return storage.field("data").type if arrow_type.extension_name == _VARIABLE_SHAPE else storage
-
-
-def _storage_lists(chunk: pa.ExtensionArray) -> pa.Array:
-    storage = chunk.storage
-    # Flattening a struct takes its own nulls and its slice into account, which `field` does not.
-    return storage.flatten()[0] if chunk.type.extension_name == _VARIABLE_SHAPE else storage
 
 
 def _nested(cell: pa.Scalar) -> Any:

@@ -157,7 +157,8 @@ class StoredRows:
             plain = all(look == PYTHON for look in looks) and all(map(is_plain_type, arrow.schema.types))
             self._is_plain = plain and not dataset._format_kwargs
             self._mapping = None if dataset._indices is None else _core.arrow_columns(dataset._indices.table)[1][0]
-            self._table = table_of_arrow(_copy_of(arrow), functools.partial(_value, stored), looks)
+            value_of = lambda name, row: original_getitems(stored, [row])[0][name]  # noqa: E731
+            self._table = table_of_arrow(_copy_of(arrow), value_of, looks)
         return dataset
 
     def _copy(self, **state: Any) -> datasets.Dataset:
@@ -183,10 +184,6 @@ def _look_of(stored: datasets.Dataset, field: pa.Field) -> Look:
     if kind in (None, "python"):
         return PYTHON
     return look_as(kind, tuple(sorted((stored._format_kwargs or {}).items())), field.type)
-
-
-def _value(stored: datasets.Dataset, name: str, row: int) -> Any:
-    return original_getitems(stored, [row])[0][name]
 
 
 def _copy_of(table: pa.Table) -> pa.Table:

@@ -18,8 +18,6 @@ with needs("quadrat.evaluation.gatherer", "transformers"):
 
 logger = logging.getLogger("quadrat")
 
-DEFAULT_PADDING = -100
-
 
 class _Stored(NamedTuple):
     offsets: tuple[int, ...] = ()  # where the next rows of each process go
@@ -104,7 +102,7 @@ class DistributedTensorGatherer(Atomic):
         """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
         size, offsets = self.world_size, held.offsets
         # The reference pads arrays in a list or tuple with its default, until a wider batch comes.
-        padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
+        padding = -100 if isinstance(arrays, (list, tuple)) else self.padding_index
         counts: list[int] = []
         writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
 

@@ -55,9 +55,7 @@ def _pad(  # noqa: PLR0917 - as in transformers
         given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
         return originals.PAD(self, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
-    return pad_or_fall_back(
-        self, encoded_inputs, options, return_tensors, lambda one, inputs, asked, _: originals.PAD(one, inputs, **asked)
-    )
+    return pad_or_fall_back(self, encoded_inputs, options, return_tensors)
 
 
 _pad._quadrat_replaces = originals.PAD  # type: ignore[attr-defined]

@@ -38,7 +38,10 @@ def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
         raise FallBack("the tokenizer lacks a token", "set tokenizer.mask_token and tokenizer.pad_token")
     mask_id, pad_id = _token_id(tokenizer.mask_token_id), _token_id(tokenizer.pad_token_id)
     slack = 1 if framework == "np" else 0  # Python's randint includes its upper bound, torch's does not
-    contexts = _contexts(collator.max_span_length, collator.plm_probability, slack)
+    longest, share = collator.max_span_length, collator.plm_probability
+    if type(longest) is not int or type(share) not in (int, float):
+        raise FallBack("max_span_length is not an int, or plm_probability is not a number", "give an int, and a number")
+    contexts = _contexts(longest + slack, share, slack)
     generator, shuffler = _generators(framework)
     special, flags = _functional(tokenizer, inputs, pad_id, framework)
     try:
@@ -61,14 +64,8 @@ def _token_id(token_id: Any) -> int:
     return token_id
 
 
-def _contexts(max_span_length: Any, probability: Any, slack: int) -> tuple[int, ...]:
-    if type(max_span_length) is not int or type(probability) not in (int, float):
-        raise FallBack("max_span_length is not an int, or plm_probability is not a number", "give an int, and a number")
-    return _contexts_of(max_span_length + slack, probability, slack)
-
-
 @functools.lru_cache(maxsize=64)
-def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...]:
+def _contexts(longest: int, probability: float, slack: int) -> tuple[int, ...]:
     """How many tokens a span of 1, 2, ... `longest` tokens reserves."""
     if not 1 <= longest <= _MOST_SPANS:
         raise FallBack("max_span_length is out of range", f"give 1 to {_MOST_SPANS}")

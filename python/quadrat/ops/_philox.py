@@ -51,7 +51,6 @@ def seed_of(seed: Any) -> int:
 
 
 def epoch_of(epoch: Any) -> int:
-    """Raises TypeError or ValueError unless it is a whole number below 2**32."""
     return number_below(epoch, "epoch", _EPOCHS)
 
 
@@ -59,14 +58,9 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
     """An int from `first` to before `end`. Raises TypeError or ValueError for others."""
     number = whole(value, name)
     if not first <= number < end:
-        raise ValueError(f"{name} must be from {first} to {_short(end - 1)}, not {number}")
+        powers = {2**bits - less: f"2**{bits}" + " - 1" * less for bits in (32, 48, 61, 62, 63, 64) for less in (0, 1)}
+        raise ValueError(f"{name} must be from {first} to {powers.get(end - 1, end - 1)}, not {number}")
     return number
-
-
-def _short(number: int) -> str:
-    """A number, as a power of two where that is easier to read."""
-    powers = {2**bits - less: f"2**{bits}" + " - 1" * less for bits in (32, 48, 61, 62, 63, 64) for less in (0, 1)}
-    return powers.get(number, str(number))
 
 
 def keys_of(values: Any, rows: int) -> Numbers:

@@ -36,17 +36,12 @@ def is_ours(tensor: Any) -> bool:
     return tensors.other_than_memory(tensor) is None and not tensors.has_tangent(tensor)
 
 
-def mask_layout(mask: Any) -> MaskLayout | None:
-    """The tokens that a mask, `[rows, width]`, keeps, with one wait for a GPU; None for numbers other than 0 and 1."""
-    if mask.is_floating_point() or mask.is_complex():
-        return None
-    mask = dense(mask, "the mask")
-    return _layout_on_gpu(mask) if on_gpu(mask) else _layout_here(mask)
-
-
 def layout_now(mask: Any) -> MaskLayout:
-    """The layout of a mask, `[rows, width]`, as flash-attn computes it; of one that nobody records."""
-    return (mask_layout(mask) if is_ours(mask) else None) or layout_by_torch(mask)
+    """The layout of a mask, `[rows, width]`, as flash-attn computes it, with one wait for a GPU."""
+    found = None
+    if is_ours(mask) and not (mask.is_floating_point() or mask.is_complex()):
+        found = (_layout_on_gpu if on_gpu(mask) else _layout_here)(dense(mask, "the mask"))
+    return found or _layout_by_torch(mask)
 
 
 def require_mask(mask: Any) -> None:
@@ -57,7 +52,7 @@ def require_mask(mask: Any) -> None:
         raise ValueError(f"the mask must be [rows, width], not {list(mask.shape)}")
 
 
-def layout_by_torch(mask: Any) -> MaskLayout:
+def _layout_by_torch(mask: Any) -> MaskLayout:
     """As flash-attn has it: lengths are sums, whatever numbers a mask has."""
     lengths = mask.sum(dim=-1, dtype=torch.int32)
     indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
@@ -67,6 +62,7 @@ def layout_by_torch(mask: Any) -> MaskLayout:
 
 
 def _layout_here(mask: Any) -> MaskLayout | None:
+    """None for numbers other than 0 and 1, as on a GPU."""
     rows, width = mask.shape
     item, place = mask.element_size(), address_of(mask)
     cu_seqlens, bounds = empty("pt", (rows + 1,), INT32)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
-from quadrat.ops._device import flatten as device_flatten
-from quadrat.ops._device import rows_on_gpu
+from quadrat.ops import _device
 from quadrat.ops._padding import whole
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
 from quadrat.ops.names import check_names, renamed
@@ -134,7 +133,7 @@ def flatten(
     start, rounding = whole(position_ids_start, "position_ids_start"), multiple or align_to or 1
     how = Placement(align_to or 0, total_length, start, bool(continue_positions), rounding)
     made: Any
-    if (ragged := rows_on_gpu(rows)) is None:
+    if (ragged := _device.rows_on_gpu(rows)) is None:
         made = flatten_here(rows, how, padding_value, dtype=dtype, return_tensors=return_tensors)
     else:
         require_own_dtype(ragged.values, dtype, return_tensors)
@@ -166,7 +165,7 @@ def _flatten_on_gpu(ragged: Ragged, how: Placement, padding_value: Any) -> Any:
     total = how.total(last - first, len(ragged))
     if how.start + total - 1 >= 2**63:
         raise OverflowError(f"position_ids_start={how.start} leads to positions beyond int64")
-    flat = device_flatten(ragged.values, ragged.offsets, total, start=how.start, padding_value=padding_value)
+    flat = _device.flatten(ragged.values, ragged.offsets, total, start=how.start, padding_value=padding_value)
     if not how.continues:
         flat[1][flat[2] < 0] = 0
     return Flattened(*flat, longest)

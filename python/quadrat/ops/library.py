@@ -35,8 +35,6 @@ if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")
 
 _library: Any = torch.library.Library("quadrat", "DEF")  # type: ignore[no-untyped-call]
-
-
 _INTEGERS = frozenset(getattr(torch, name) for name in KINDS if "int" in name and hasattr(torch, name))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from quadrat.input.rows import each_of
 from quadrat.installed.originals import PADS_LABELS
 from quadrat.ops.pad import pad
 from quadrat.ragged import source_of
@@ -33,19 +32,14 @@ def check_pad_values(collator: Any) -> None:
         raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
 
-def require_extra_columns(pad_values: Mapping[str, Any] | None, names: Collection[str], features: Any) -> None:
-    """Raises ValueError for a column of `pad_values` that no feature has; labels may be absent, for predictions."""
-    for name in pad_values or ():
-        if name not in (*names, *LABELS) and not any(name in feature for feature in each_of(features)):
-            raise ValueError(f"pad_values: no feature has a column '{name}'; the columns are {list(names)}")
-
-
 def pad_extra_columns(
     collator: Any, reference: Callable[[Any], Any], features: Any, framework: Framework | None
 ) -> Any:
     """The reference's batch of the columns it knows, with those of `pad_values` added in their places."""
     if features and all(isinstance(feature, Mapping) for feature in features):
-        require_extra_columns(collator.pad_values, features[0], features)
+        for name in collator.pad_values:  # labels may be absent, for predictions
+            if name not in LABELS and not any(name in feature for feature in features):
+                raise ValueError(f"pad_values: no feature has a column '{name}'; the columns are {list(features[0])}")
     names = [name for name in features[0] if name in collator.pad_values] if features else []
     if not names:
         return reference(features)

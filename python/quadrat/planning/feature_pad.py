@@ -63,12 +63,11 @@ def feature_pad(
     int32. `name`: the only column of rows to take; by default all.
     """
     try:
-        batch = _padded(extractor, inputs, options, mask_kind, name)
+        return _padded(extractor, inputs, options, mask_kind, name)
     except FallBack as reason:
         log_once(_noted, reason.args, counts=False)
         rows = plain(inputs) if name is None else only(inputs, name)
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
-    return batch
 
 
 def is_feature_pad(method: Any) -> bool:

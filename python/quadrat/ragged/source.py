@@ -144,12 +144,7 @@ def _as_carriers(rows: Any) -> list[Any] | None:
         if carrier is None or any(row.dtype != first.dtype or (is_tensor(row) and row.requires_grad) for row in rows):
             return None
         return [row.view(carrier) for row in rows]
-    except (
-        AttributeError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # other rows, or numbers not in memory
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # other rows, or numbers not in memory
         return None
 
 

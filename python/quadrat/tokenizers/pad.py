@@ -84,7 +84,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         if plain and is_pad(own):
             if return_tensors is None and becomes_lists(encoded_inputs):
                 return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, verbose)
-            return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors, _by_lists)
+            return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors)
         if plain and is_of_luke(own):
             return by_lists(own, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
     except Exception as error:
@@ -106,30 +106,17 @@ def becomes_lists(encoded_inputs: Any) -> bool:
     return False
 
 
-def pad_or_fall_back(
-    tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any, reference: Callable[..., Any]
-) -> Any:
-    """The batch, in compiled code if it is known or can be proven; else what `reference` makes of the same arguments.
-
-    reference: called with the tokenizer, the inputs, the keywords of `pad` and the `TokenizerPad`, if any.
-    """
-    asked = options._asdict() | {"return_tensors": return_tensors}
+def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
+    """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
     inputs = _inputs_of(tokenizer, encoded_inputs, return_tensors)
-    if inputs is None or not _is_plain(options) or warns_of_fast(tokenizer):
-        return reference(tokenizer, encoded_inputs, asked, None)
-    features, framework, becomes_python = inputs
-    method = _remembered(tokenizer, options, framework)
-    batch = method(features)
-    if batch is None:
-        return reference(tokenizer, encoded_inputs, asked, method)
-    if becomes_python:
-        for name, value in encoded_inputs.items():
-            encoded_inputs[name] = to_py_obj(value)
-    return batch
-
-
-def _by_lists(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: Any) -> Any:
-    del method
+    if inputs is not None and _is_plain(options) and not warns_of_fast(tokenizer):
+        features, framework, becomes_python = inputs
+        batch = _remembered(tokenizer, options, framework)(features)
+        if batch is not None:
+            for name, value in encoded_inputs.items() if becomes_python else ():
+                encoded_inputs[name] = to_py_obj(value)
+            return batch
+    asked = options._asdict() | {"return_tensors": return_tensors}
     return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
 
 

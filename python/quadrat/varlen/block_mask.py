@@ -201,19 +201,12 @@ def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_si
 def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:
     """The mask function that FlexAttention calls for pairs of tokens: one code for all batches."""
 
-    def same_document(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        return documents[q_idx] == documents[kv_idx]
+    def mask_mod(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        seen = documents[q_idx] == documents[kv_idx]
+        if window is not None:
+            seen = seen & (q_idx - kv_idx < window)
+        if causal:
+            return seen & (q_idx >= kv_idx)
+        return seen if window is None else seen & (kv_idx - q_idx < window)
 
-    def before_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        return (q_idx >= kv_idx) & (documents[q_idx] == documents[kv_idx])
-
-    def shortly_before_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        return (q_idx >= kv_idx) & (q_idx - kv_idx < window) & (documents[q_idx] == documents[kv_idx])
-
-    def near_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
-        near = (q_idx - kv_idx < window) & (kv_idx - q_idx < window)
-        return near & (documents[q_idx] == documents[kv_idx])
-
-    if window is None:
-        return before_it if causal else same_document
-    return shortly_before_it if causal else near_it
+    return mask_mod
