@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator, with_used_options
@@ -15,7 +16,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.ops.names import outputs
-from quadrat.planning.diagnosis import Reads, Role
+from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
 from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
@@ -247,7 +248,8 @@ def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], fe
         column = [{"label": feature[name]} for feature in each_of(features)]
         labels = default_data_collator(column, framework).get("labels")
     except Exception as error:
-        raise_clearer(error, plain(features), Reads({name: Role.LABEL}))
+        reads = {"_quadrat_reads": lambda _: {name: Role.LABEL}, "_quadrat_instead": "give the row that column"}
+        raise_clearer(error, plain(features), SimpleNamespace(**reads))
     if labels is None or labels.ndim != 1:
         said = f"column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
         raise ValueError(f"scalar_labels: {said}")

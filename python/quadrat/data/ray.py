@@ -79,11 +79,8 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
             made = self.collator(batch)
         return dict(made) if isinstance(made, Mapping) else made
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"collator": self.collator, "columns": self.columns}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.collator, self.columns)
 
 
 class PackBlocks:

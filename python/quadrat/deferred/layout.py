@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quadrat import _core
 from quadrat.support import gpu
-from quadrat.support.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
+from quadrat.support.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK, Step
 from quadrat.support.gpu import FlatColumn, PadColumn
 from quadrat.support.kinds import INT64, KINDS, bits_of, item_size, torch_dtype
 from quadrat.support.memory import address_of
@@ -15,10 +15,7 @@ from quadrat.support.memory import address_of
 if TYPE_CHECKING:
     import torch
 
-NOWHERE = -1
 UINT8 = KINDS.index("uint8")
-
-Steps = tuple[tuple[str, int, int, int], ...]
 
 
 class Parts(NamedTuple):
@@ -36,7 +33,7 @@ class Parts(NamedTuple):
         return self.shape[2:]
 
 
-NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, ())
+NO_PARTS = Parts(-1, -1, 0, None, ())
 
 
 class Masking(NamedTuple):
@@ -52,7 +49,7 @@ class Masking(NamedTuple):
 class DeferredPlan(NamedTuple):
     """The outputs, and their parts."""
 
-    steps: Steps  # as for `_core.Columns.run`
+    steps: tuple[Step, ...]  # as for `_core.Columns.run`
     layout: tuple[Parts, ...]  # a place for each step
     rows: int
     options: tuple[Any, ...]  # the fields of `BatchLayout`

@@ -47,10 +47,9 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         why = "masking is left to the collator's methods", "give special_tokens_mask, or override none"
         raise FallBack(*why)  # they must be told where the rows are
     if bare:
-        if apart:
-            padded = make_rows(collator, rows_spec(collator, framework, multiple, facts=None), features)
-            return _mask_apart(collator, padded, framework)
-        return make_rows(collator, rows_spec(collator, framework, multiple, _labelling(collator, framework)), features)
+        own: dict[str, Any] = {"facts": None} if apart else {"labelling": _labelling(collator, framework)}
+        batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
+        return _mask_apart(collator, batch, framework) if apart else batch
     options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
     if apart:
         padded = make(collator, padded_spec(collator, framework, options, facts=None, deferred=None), features)
@@ -60,7 +59,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         *(("offset_mapping", "word_ids") if collator.whole_word_mask else ()),
         *((collator.row_key,) if collator.mlm and collator.row_key is not None else ()),
     )
-    own: dict[str, Any] = {"labelling": _labelling(collator, framework, omits)}
+    own = {"labelling": _labelling(collator, framework, omits)}
     if not collator.whole_word_mask:  # a column of offsets stacks, or falls back, and is left out
         has_offsets = "offset_mapping" in names
         own |= {"facts": None, "deferred": None} if has_offsets else {"absent": ("offset_mapping",)}

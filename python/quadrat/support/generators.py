@@ -132,12 +132,7 @@ def lacks_generator(collator: Any, framework: Framework | None) -> bool:
     """
     if framework is None or collator.generator is None:
         return collator.generator is None
-    if framework == "np":
-        kind: type = np.random.Generator
-    else:
-        import torch
-
-        kind = torch.Generator
+    kind: type = np.random.Generator if framework == "np" else sys.modules["torch"].Generator
     return not isinstance(collator.generator, kind) or getattr(collator, "_generator_pid", None) != os.getpid()
 
 

@@ -8,23 +8,10 @@ from typing import Any
 from quadrat.planning.diagnosis import options, rules
 from quadrat.planning.diagnosis.values import Role
 
-__all__ = ["NO_FEATURES", "Reads", "Role", "diagnose"]
+__all__ = ["NO_FEATURES", "Role", "diagnose"]
 
 # In place of features, for an error of a collator's constructor.
 NO_FEATURES: Any = object()
-
-
-class Reads:
-    """In place of a collator: what reads these columns, and nothing else."""
-
-    _quadrat_instead = "give the row that column"
-
-    def __init__(self, roles: dict[str, Role]) -> None:
-        self._roles = roles
-
-    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
-        del features
-        return self._roles
 
 
 def diagnose(features: Any, collator: Any) -> str | None:
