@@ -229,7 +229,6 @@ def _of_dataset(dataset: Any, column: str) -> IntArray:
 
 
 def _of_column(rows: Any, column: str) -> IntArray:
-    """The lengths of rows that no mapping holds."""
     if isinstance(rows, Ragged):
         found = rows.lengths
         return np.asarray(found.cpu() if is_tensor(found) else found)

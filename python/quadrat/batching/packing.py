@@ -18,8 +18,6 @@ from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import IntArray, as_numpy
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
-
-
 _FITS = {"best_fit": _core.FITS.BEST, "first_fit": _core.FITS.FIRST, "in_order": _core.FITS.IN_ORDER}
 _COMPARED = 1 << 16  # rows for which "first_fit" is tried too
 _OVERLONG = ("error", "truncate", "split")

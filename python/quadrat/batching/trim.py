@@ -138,8 +138,19 @@ def _shape_of(value: Any) -> tuple[int, ...]:
     return tuple(value.shape) if known else ()
 
 
-class Trimmed:
-    """A collator whose batches are those of another one, trimmed; in all else the other one."""
+class Around:
+    """A collator around another one, which is asked for all that this one does not have."""
+
+    collator: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "collator":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.collator, name)
+
+
+class Trimmed(Around):
+    """A collator whose batches are those of another one, trimmed."""
 
     trim = True
 
@@ -151,8 +162,3 @@ class Trimmed:
     def __call__(self, features: Any) -> Any:
         """The batch of `features`."""
         return trimmed(self.collator(features), getattr(self.collator, "pad_to_multiple_of", None), self._apart)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "collator":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.collator, name)

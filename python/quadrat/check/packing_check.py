@@ -332,7 +332,6 @@ def _hands_on_positions(layer: type) -> bool:
 
 @functools.cache
 def _code(layer: type) -> str:
-    """The source of a module's `forward`; empty where there is none to read."""
     import torch
 
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from quadrat.batching.shapes import ShapePlan
+from quadrat.batching.trim import Around
 from quadrat.input.rows import MAIN
 from quadrat.support.tensors import is_tensor
 
@@ -15,7 +16,7 @@ from quadrat.support.tensors import is_tensor
 _FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1, "padding_mask": True}
 
 
-class FixedShapes:
+class FixedShapes(Around):
     """A collator whose batches have the shapes of a plan: another collator's, filled.
 
     In a padded batch, each row is padded to the width, and rows are added: of padding, with labels of -100, and with
@@ -57,11 +58,6 @@ class FixedShapes:
         if getattr(collator, "deferred", False):
             raise TypeError("a collator with deferred=True returns no tensors to fill: use deferred=False")
         self.collator, self.plan = collator, plan
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "collator":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.collator, name)
 
     def __call__(self, features: Any) -> Any:
         """The batch of `features`, in one of the shapes."""

@@ -99,7 +99,6 @@ class Share:
 
 
 def here(rank: int, ranks: int) -> Reader:
-    """This process."""
     info = sys.modules["torch.utils.data"].get_worker_info() if "torch.utils.data" in sys.modules else None
     return Reader(0, 1, rank, ranks) if info is None else Reader(info.id, info.num_workers, rank, ranks)
 

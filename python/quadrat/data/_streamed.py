@@ -49,7 +49,6 @@ class Units(NamedTuple):
         return [self.source[place] for place in places]
 
     def and_then(self, others: Units) -> Units:
-        """These and others after them."""
         if not len(self.places) or not len(others.places):
             return self if len(self.places) else others
         pieces = Pieces(*map(np.concatenate, zip(self.pieces, others.pieces, strict=True)))

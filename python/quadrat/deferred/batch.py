@@ -51,7 +51,6 @@ class DeferredBatch(Mapping[str, Any]):
         return object.__new__(_DeferredEncoding if isinstance(tensors, BatchEncoding) else cls)
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
-        """Copy tensors to one buffer."""
         with needs("DeferredBatch", "transformers"):
             import torch
 

@@ -25,7 +25,6 @@ with needs("quadrat.evaluation.containers", "transformers"):
 _SMALL = 2**21  # bytes: from here on, memory that grows is faster than a copy of all batches
 _FEW = 4  # batches: from here on, one pass over all is faster than a pass at each step
 
-
 # What a container holds, as tensors and as arrays: nothing, batches joined or listed, or a value that was read or set.
 _Held = tuple[Any, Any]
 

@@ -100,7 +100,6 @@ class LazyRow(dict[str, Any]):
     copy = plain
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles a plain dict."""
         return dict, (self.plain(),)
 
 

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 
 from quadrat.batching.shapes import ShapePlan
+from quadrat.batching.trim import Around
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
@@ -20,8 +21,8 @@ from quadrat.integration.token_batches import filled, plan_batches
 logger = logging.getLogger("quadrat")
 
 
-class _Unwrapped:
-    """A collator for items that are whole batches; in all else the one that it calls."""
+class _Unwrapped(Around):
+    """A collator for items that are whole batches."""
 
     def __init__(self, collator: Any, whole: Any) -> None:
         self.collator, self._whole = collator, whole
@@ -29,11 +30,6 @@ class _Unwrapped:
     def __call__(self, features: Any) -> Any:
         whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
         return self._whole(features[0]) if whole else self.collator(features)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "collator":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.collator, name)
 
 
 def batch_by_tokens(
@@ -136,7 +132,6 @@ def batch_by_tokens(
 
 
 def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) -> None:
-    """Has a Trainer train on these batches."""
     args = trainer.args
     collator, whole = filled(trainer, shapes, trim=trim)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
@@ -182,7 +177,6 @@ def _chooses_as_usual(trainer: Any) -> bool:
 
 
 def _without_unused(trainer: Any, dataset: Any) -> Any:
-    """The dataset without the columns that Trainer removes."""
     if hasattr(dataset, "column_names") and hasattr(dataset, "remove_columns"):
         return trainer._remove_unused_columns(dataset, description="training")
     if not trainer.args.remove_unused_columns:

@@ -132,5 +132,4 @@ class Patch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Undo the patch."""
         self.undo()

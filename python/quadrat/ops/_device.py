@@ -74,7 +74,6 @@ def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
 
 
 def int64(offsets: torch.Tensor) -> torch.Tensor:
-    """Offsets as the kernels read them."""
     if offsets.dtype == torch_dtype(INT64) and offsets.is_contiguous():
         return offsets
     return offsets.detach().long().contiguous()
@@ -89,7 +88,6 @@ def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, 
 
 
 def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, left: bool) -> torch.Tensor:
-    """`[rows, width]`."""
     offsets = int64(offsets)
     out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
     gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)

@@ -52,7 +52,6 @@ def in_host_memory(array: Any) -> bool:
 
 
 def contiguous(array: Any) -> Any:
-    """The same numbers, side by side in memory."""
     return array.contiguous() if is_tensor(array) else np.ascontiguousarray(array)
 
 
@@ -71,7 +70,6 @@ class _Leaf(NamedTuple):
         return cls(model, _core.Gathered(bytes_per_token(model, 2)))
 
     def plus(self, array: Any) -> _Leaf:
-        """These and an array like them. Raises MemoryError."""
         array = contiguous(array)
         width = array.shape[1] if array.ndim > 1 else 1
         self.store.append(self.number, address_of(array), len(array), width)
@@ -138,7 +136,6 @@ class Grown(NamedTuple):
         return tree_map(lambda _: next(values), self.model)
 
     def copied(self) -> Grown:
-        """The same, in memory of its own."""
         return self._replace(leaves=[leaf.copied() for leaf in self.leaves])
 
 
@@ -176,7 +173,6 @@ class GrownRagged(NamedTuple):
         return self._replace(leaves=leaves)
 
     def none(self) -> Any:
-        """No rows of these."""
         shapes = [(0, leaf.width, *leaf.model.shape[2:])[: leaf.model.ndim] for leaf in self.leaves]
         models = iter([leaf.model.reshape(shape) for leaf, shape in zip(self.leaves, shapes, strict=True)])
         return tree_map(lambda _: next(models), self.model)
@@ -187,7 +183,6 @@ class GrownRagged(NamedTuple):
         return tree_map(lambda _: next(values), self.model)
 
     def copied(self) -> GrownRagged:
-        """The same, in memory of its own."""
         return self._replace(leaves=[leaf.copied() for leaf in self.leaves])
 
 

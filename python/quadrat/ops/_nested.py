@@ -23,7 +23,6 @@ def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
 
 
 def leaves_of(batch: Any) -> Iterator[Any]:
-    """Yields the leaves of a batch, in order."""
     if isinstance(batch, (list, tuple, Mapping)):
         for part in batch.values() if isinstance(batch, Mapping) else batch:
             yield from leaves_of(part)
@@ -47,14 +46,12 @@ def leaves_like(model: Any, batch: Any) -> list[Any] | None:
 
 
 def types_of(batch: Any) -> set[type]:
-    """The types of the containers in a batch."""
     if not isinstance(batch, (list, tuple, Mapping)):
         return set()
     return {type(batch)}.union(*map(types_of, batch.values() if isinstance(batch, Mapping) else batch))
 
 
 def is_array(value: Any) -> bool:
-    """True if this is a NumPy array or a tensor."""
     return is_tensor(value) or isinstance(value, np.ndarray)
 
 

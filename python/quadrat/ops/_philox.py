@@ -135,12 +135,10 @@ def labels_on_gpu(
 
 
 def bits_of_ids(ids: list[int]) -> Numbers:
-    """The set of ids as a bit each, int64."""
     members = np.zeros(max(ids) // 64 * 64 + 64, bool)
     members[ids] = True
     return np.packbits(members, bitorder="little").view(np.int64)
 
 
 def ids_of_bits(members: Numbers) -> list[int]:
-    """The ids in such a set."""
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little")).tolist()

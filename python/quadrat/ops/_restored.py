@@ -110,7 +110,6 @@ class Restoring(NamedTuple):
 
 
 def row_of(whole: Any, row: int) -> Any:
-    """One row of outputs."""
     if isinstance(whole, (list, Ragged)) or is_array(whole):
         return whole[row]
     return _mapped(functools.partial(row_of, row=row), whole)
@@ -124,7 +123,6 @@ def in_host_memory(whole: Any) -> Any:
 
 
 def named(rows: IntArray) -> str:
-    """The numbers of the rows of a batch."""
     some = ", ".join(map(str, rows[:_NAMED].tolist()))
     return f"row{'s' * (len(rows) > 1)} {some}" + f" and {len(rows) - _NAMED} more" * (len(rows) > _NAMED)
 

@@ -7,19 +7,10 @@ from typing import Any, NamedTuple
 
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import MAIN, SEQUENCES, bare_column, first_mapping
+from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan_cache import (
-    Labelling,
-    PadOptions,
-    Plan,
-    PlanKey,
-    Spec,
-    joined_facts,
-    make,
-    padding_facts,
-    planned,
-)
+from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned
 from quadrat.ragged import Ragged
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT64, Framework
@@ -47,10 +38,10 @@ def rows_spec(
     left = tokenizer.padding_side != "right"
     has_pad = tokenizer.pad_token is not None and type(tokenizer.pad_token_id) is int
     derives = "" if labelling is None else "fill" if labelling.fills else "labels"
-    known = padding_facts(collator, PadOptions()), () if labelling is None else labelling.facts
+    known = plan_cache.padding_facts(collator, plan_cache.PadOptions()), () if labelling is None else labelling.facts
     own: dict[str, Any] = {
         "values": functools.partial(_values, labelling),
-        "facts": joined_facts(*known),
+        "facts": plan_cache.joined_facts(*known),
         "deferred": deferred_batch if labelling is not None and collator.deferred else None,
         "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
     }

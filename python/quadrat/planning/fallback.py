@@ -28,7 +28,6 @@ _COLUMN = re.compile(r"'([^']*)'")
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
-
 # Remedies where nothing needs to change; these are logged at debug level alone.
 AS_FAST = "nothing to change: transformers is as fast with such batches"
 OTHER_TENSORS = "quadrat makes tensors for 'pt' and arrays for 'np'"

@@ -18,16 +18,9 @@ from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
+from quadrat.planning import fallback
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import (
-    OTHER_TENSORS,
-    FallBack,
-    log_once,
-    or_fall_back,
-    pads_its_own_way,
-    require_known,
-    rounded_up,
-)
+from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
@@ -88,7 +81,7 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     index = batch.names.index(main)
     framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
     if framework is None:
-        raise FallBack(f"return_tensors={options.return_tensors!r}", OTHER_TENSORS)
+        raise FallBack(f"return_tensors={options.return_tensors!r}", fallback.OTHER_TENSORS)
     require_known("feature_pad", framework)
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)
@@ -117,7 +110,7 @@ def _main_of(extractor: Any) -> str:
     """The column to pad by. Raises FallBack for an extractor that pads in its own way."""
     cls, own = type(extractor), vars(extractor)
     if any(getattr(cls, name, None) is not part or name in own for name, part in _PARTS.items()):
-        raise FallBack(*pads_its_own_way(cls))
+        raise FallBack(*fallback.pads_its_own_way(cls))
     with or_fall_back("the extractor lacks what the base class has", "call __init__ of the base class"):
         if type(extractor.feature_size) is int:
             return str(extractor.model_input_names[0])
@@ -196,7 +189,6 @@ def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
 
 
 def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
-    """The batch whose rows are no longer than `limit`."""
     names, columns = batch.names, batch.columns
     cut = [names.index(name) for name in (main, MASK) if name in names]
     if columns.first_difference(cut[0], cut[-1]) >= 0:
@@ -218,8 +210,6 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
 
 
 class _Asked(NamedTuple):
-    """The options in the key of a batch."""
-
     main: str
     pads: bool
     mask: bool
@@ -229,7 +219,6 @@ class _Asked(NamedTuple):
 
 @planned
 def _plan(key: PlanKey) -> Plan:
-    """The steps for each column."""
     asked, steps = key.options, []
     shapes = dict(zip(key.names, col.column_shapes(key.signature), strict=True))
     dimensions = 1 + asked.vectors

@@ -293,7 +293,6 @@ def _label_step(label: LabelColumn, name: str | None, key: PlanKey, shapes: list
 
 
 def _renamed(steps: list[col.Step], renames: tuple[str, ...]) -> list[col.Step]:
-    """The columns to rename come last, as `labels`."""
     for name in renames:
         names = [step[0] for step in steps]
         if name in names and "labels" in names:  # one overwrites the other, but may fail first

@@ -362,7 +362,6 @@ class Ragged(Generic[Array]):
         return values.cpu() if on_gpu(values) else values, bounds - first
 
     def _source(self) -> RowSource:
-        """The rows as the functions take them."""
         own = dense(self._values, "values")
         carrier = carrier_of(own.dtype)
         values = own if carrier is None else own.view(carrier)

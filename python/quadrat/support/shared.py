@@ -16,7 +16,6 @@ from quadrat import _core
 if TYPE_CHECKING:
     import torch
 
-
 # Up to this size, in bytes, a pipe is faster than shared memory, which costs a descriptor and a mapping.
 _BY_VALUE = 1 << 18
 

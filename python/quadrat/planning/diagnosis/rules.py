@@ -64,7 +64,6 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
 
 
 def _read(collator: Any, features: Sequence[Any]) -> Iterator[str]:
-    """Those of a collator that knows which columns it reads."""
     roles: dict[str, Role] = collator._quadrat_reads(features)
     yield from missing(features, roles, collator._quadrat_instead)
     columns = [Column(name, [feature[name] for feature in features], role) for name, role in roles.items()]
