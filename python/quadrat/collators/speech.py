@@ -12,10 +12,11 @@ from transformers import BatchFeature
 from quadrat import _core
 from quadrat.input.items import normalise
 from quadrat.input.rows import Rows, each_of, plain
+from quadrat.installed import originals
 from quadrat.installed.behaviour import only_hands_on
 from quadrat.planning.diagnosis import Role
 from quadrat.planning.fallback import FallBack, logger, raise_clearer
-from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
+from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, only
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT32, INT64
@@ -186,7 +187,7 @@ def _hands_on(processor: Any) -> bool:
 
 def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, **options: Any) -> Any:
     """The result of the extractor's `pad` for this column; a mask of another kind, perhaps, where quadrat makes it."""
-    if is_feature_pad(type(extractor).pad) and "pad" not in vars(extractor):
+    if originals.is_of(type(extractor).pad, originals.FEATURE_PAD) and "pad" not in vars(extractor):
         return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name)
     return extractor.pad(only(rows, name), **options)
 

@@ -55,6 +55,10 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
     _takes_bare_rows: ClassVar[bool] = True
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
+        *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
+        *("return_tensors", "pad_to_multiple_of", "deferred"),
+    )
     _lacks: ClassVar[Mapping[str, str]] = {
         "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
     }

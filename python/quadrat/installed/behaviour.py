@@ -29,10 +29,8 @@ class _Found(Exception):  # noqa: N818 - a signal
 def _sees(call: Any, *arguments: Any) -> bool:
     try:
         call(*arguments)
-    except _Found:
-        return True
-    except Exception:  # the probe's inputs are incomplete; the answer comes before that
-        return False
+    except Exception as error:  # the probe's inputs are incomplete; the answer comes before that
+        return isinstance(error, _Found)
     return False
 
 

@@ -12,22 +12,15 @@ from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn
 from quadrat.masking.language_modeling import masking_facts
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
-from quadrat.planning.bare_rows import make_rows
-from quadrat.planning.fallback import FallBack, Why, rounded_up
-from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
+from quadrat.planning.bare_rows import make_rows, rows_spec
+from quadrat.planning.fallback import FallBack, Why
+from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat.support.kinds import INT64, KINDS, Framework
 
 _NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
 _METHODS = {name: getattr(Reference, name) for name in _NAMES}
-
-# The fields that masking depends on.
-_FIELDS = (
-    *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
-    *("return_tensors", "pad_to_multiple_of", "deferred"),
-)
 
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
@@ -36,21 +29,16 @@ _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc
 
 def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     """The batch of ids, padded and masked, and their labels. Raises FallBack."""
-    cls, tokenizer = type(collator), collator.tokenizer
+    cls = type(collator)
     for name, method in _METHODS.items():
         if getattr(cls, name) is not method or name in collator.__dict__:
             raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
-    require_tokenizer(tokenizer)
-    left, multiple = tokenizer.padding_side != "right", collator.pad_to_multiple_of
-    rounded_up(0, multiple)
-    spec = Spec(
+    spec = rows_spec(
+        collator,
         framework,
-        _word_plan,
-        left,
-        names=("input_ids",),
+        collator.pad_to_multiple_of,
+        plan=_word_plan,
         optional="chinese_ref",  # positions that continue the word before
-        main="input_ids",
-        layout=col.BatchLayout(-1, multiple or 1, left),
         values=_values,
         failed=_failed,
         facts=_facts(collator, framework),
@@ -75,14 +63,13 @@ def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.
 def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
     """All that `_values` depends on besides the batch; None where that is not known."""
     cls, tokenizer = type(collator), collator.tokenizer
-    own, state = collator.__dict__, tokenizer.__dict__
-    names = ("pad_token", "pad_token_id")
+    state, names = tokenizer.__dict__, ("pad_token", "pad_token_id")
     masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
-    keeps = own.keys() >= set(_FIELDS) and "padding_side" in state
-    if masked is None or not keeps or any(hasattr(type(tokenizer), name) for name in names):
+    known = plan_cache.joined_facts(plan_cache.own_facts(collator), masked)
+    if known is None or "padding_side" not in state or any(hasattr(type(tokenizer), name) for name in names):
         return None
     return (
-        *((plan_cache.OWN, None, name, own[name]) for name in _FIELDS),
+        *known,
         *((plan_cache.OWN_ABSENT, None, name, None) for name in _METHODS),
         *((plan_cache.ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
         (plan_cache.TYPE, tokenizer, None, type(tokenizer)),
@@ -91,7 +78,6 @@ def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] |
         *((plan_cache.ABSENT, state, name, None) for name in names),
         (plan_cache.ENTRY, state, "padding_side", state["padding_side"]),
         (plan_cache.ATTRIBUTE, random, "shuffle", random.shuffle),
-        *masked,
     )
 
 
@@ -130,8 +116,8 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
 def _word_plan(key: PlanKey) -> Plan:
     shape, *joined = col.column_shapes(key.signature)
     if shape.forms == col.LIST:
-        left = key.options
-        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and left)  # nothing, on the left, overwrites all
+        # Nothing, on the left, overwrites all.
+        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and key.options.left)
     elif shape.forms & ~(col.DERIVED if key.framework == "pt" else 0) == col.ARRAY:
         converts = key.framework == "pt" and not shape.kinds & ~_ARRAY_KINDS
         whole = not shape.empty and (shape.kinds == col.PYTHON_INTS or converts)

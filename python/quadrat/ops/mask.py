@@ -75,14 +75,17 @@ def attention_mask(
                 [0, 0, 0, 1]])
     """
     kind = INT64 if dtype is None else kinds.kind_of(dtype)
-    if (on_device := _offsets_on_gpu(rows)) is not None:
+    ragged = _device.rows_on_gpu(rows)
+    if ragged is None and tensors.on_gpu(rows):
+        if rows.dim() != 1 or rows.dtype.is_floating_point:
+            raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")
+        ragged = Ragged.of_lengths(rows, rows)
+    if ragged is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
-        offsets, longest = on_device
-        if max_length is None and longest is None:
-            longest = Ragged(offsets, offsets).facts.longest[1]
-        width = padded_length((0, longest or 0), max_length, pad_to_multiple_of)
-        return _device.attention_mask(offsets, width, kinds.torch_dtype(kind), left=is_left(padding_side))
+        known = max_length is None or ragged._facts is not None
+        width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
+        return _device.attention_mask(ragged.offsets, width, kinds.torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count)
@@ -102,14 +105,3 @@ def _offsets(rows: Any) -> tuple[NDArray[np.int64], Facts, Framework]:
         return *offsets_of(np.array(rows, np.int64)), "np"
     source = source_of(rows)
     return *offsets_of(source.lengths), source.framework
-
-
-def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
-    """Offsets on a GPU, and the length of the longest row if it is known; None for rows on the CPU."""
-    if (ragged := _device.rows_on_gpu(rows)) is not None:
-        return ragged.offsets, None if ragged._facts is None else ragged.facts.longest[1]
-    if not tensors.on_gpu(rows):
-        return None
-    if rows.dim() != 1 or rows.dtype.is_floating_point:
-        raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")
-    return Ragged.of_lengths(rows, rows).offsets, None

@@ -40,14 +40,15 @@ def rows_spec(
     derives = "" if labelling is None else "fill" if labelling.fills else "labels"
     known = plan_cache.padding_facts(collator, plan_cache.PadOptions()), () if labelling is None else labelling.facts
     own: dict[str, Any] = {
+        "plan": rows_plan,
+        "options": RowOptions(left, has_pad, derives),
         "values": functools.partial(_values, labelling),
         "facts": plan_cache.joined_facts(*known),
         "deferred": deferred_batch if labelling is not None and collator.deferred else None,
         "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
     }
     layout = col.BatchLayout(-1, multiple or 1, left)
-    options = RowOptions(left, has_pad, derives)
-    return Spec(framework, rows_plan, options, names=(MAIN,), main=MAIN, layout=layout, **{**own, **more})
+    return Spec(framework, names=(MAIN,), main=MAIN, layout=layout, **{**own, **more})
 
 
 def make_rows(collator: Any, spec: Spec, features: Any) -> Any:

@@ -18,7 +18,7 @@ from quadrat import _core
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
-from quadrat.planning.plan_cache import PAD_ONE, check_device, is_pad
+from quadrat.planning.plan_cache import PAD_ONE, check_device
 from quadrat.support import columns as col
 from quadrat.support.kinds import Framework, default_float_kind
 from quadrat.support.memory import interop
@@ -182,7 +182,7 @@ class PadsByLists:
         if rest:
             return tokenizer.pad(encoded_inputs, *rest, **asked)
         own = type(tokenizer).pad
-        method = originals.PAD if is_pad(own) else own
+        method = originals.PAD if originals.is_of(own, originals.PAD) else own
         return by_lists(method, tokenizer, encoded_inputs, {"return_tensors": None} | asked)
 
 
@@ -190,7 +190,8 @@ def faster_reference(collator: Any, framework: Any) -> Any:
     """The collator, for a method of the reference: with a tokenizer that pads `by_lists`, where it pads its own way."""
     tokenizer = collator.tokenizer
     own = getattr(type(tokenizer), "pad", None)
-    pads_its_own_way = is_of_luke(own) or (is_pad(own) and type(tokenizer)._pad is not PAD_ONE)
+    is_usual = originals.is_of(own, originals.PAD)
+    pads_its_own_way = is_of_luke(own) or (is_usual and type(tokenizer)._pad is not PAD_ONE)
     if framework not in ("pt", "np") or not pads_its_own_way or "pad" in vars(tokenizer):
         return collator
     return collator._with({"tokenizer": PadsByLists(tokenizer)})

@@ -63,11 +63,6 @@ def feature_pad(
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
 
 
-def is_feature_pad(method: Any) -> bool:
-    """True if a method is `SequenceFeatureExtractor.pad`, or what `patch_transformers` puts in its place."""
-    return method is originals.FEATURE_PAD or getattr(method, "_quadrat_replaces", None) is originals.FEATURE_PAD
-
-
 def only(rows: Any, name: str) -> list[dict[str, Any]]:
     """The rows as dicts of one column."""
     return [{name: row[name]} for row in each_of(rows)]

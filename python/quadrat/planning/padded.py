@@ -15,6 +15,7 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import each_of
+from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import LABELS, extra_kind, follows_labels
@@ -144,7 +145,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     """Raises FallBack for a tokenizer that pads in its own way."""
     cls = type(tokenizer)
     if (
-        not plan_cache.is_pad(getattr(cls, "pad", None))
+        not originals.is_of(getattr(cls, "pad", None), originals.PAD)
         or cls._pad is not plan_cache.PAD_ONE
         or cls._get_padding_truncation_strategies is not plan_cache.STRATEGIES
     ):

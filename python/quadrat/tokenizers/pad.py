@@ -20,7 +20,7 @@ from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
-from quadrat.planning.plan_cache import PadOptions, is_pad, make
+from quadrat.planning.plan_cache import PadOptions, make
 from quadrat.planning.remembering import Remembering
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
@@ -81,7 +81,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     try:
-        if plain and is_pad(own):
+        if plain and originals.is_of(own, originals.PAD):
             if return_tensors is None and becomes_lists(encoded_inputs):
                 return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, verbose)
             return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors)
