@@ -72,10 +72,7 @@ def packs_of(rows: Any, column: str, pieces: Pieces, offsets: IntArray) -> list[
 
 
 def normalise(features: Any, *, bare: bool) -> Any:
-    """Features in one form: what `rows_of` says, with a batch or a list of one taken apart.
-
-    Raises ValueError for several batches, and where `rows_of` does.
-    """
+    """Features in the form of `rows_of`, a batch or a list of one taken apart. Raises ValueError for several."""
     return rows_of(as_columns(unwrapped(features)), bare=bare)
 
 

@@ -24,10 +24,7 @@ Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labe
 
 
 def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
-    """Mask the spans of `inputs`, `[rows, width]`, in place where they are a tensor, and draw the orders.
-
-    Raises FallBack before anything is drawn or written.
-    """
+    """Mask spans of `inputs`, `[rows, width]`, a tensor in place. Raises FallBack before it draws or writes."""
     if not is_plain_ids(inputs, framework) or inputs.ndim != 2:
         raise FallBack("the batch is not a contiguous matrix of int64", "give int64 ids, contiguous on the CPU")
     rows, width = inputs.shape

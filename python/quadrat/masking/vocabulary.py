@@ -119,10 +119,7 @@ _LISTS: dict[str, Callable[[Any], Iterable[Any]]] = {
 
 
 def listed_special_ids(tokenizer: Any) -> list[int] | None:
-    """The ids for which `get_special_tokens_mask(..., already_has_special_tokens=True)` says 1.
-
-    None where that is not known to depend on the id alone.
-    """
+    """The ids that are special where special tokens were added; None where that may depend on more than the id."""
     cls = type(tokenizer)
     if cls.all_special_ids is not _ALL_SPECIAL_IDS or _METHOD in tokenizer.__dict__:
         return None

@@ -27,10 +27,7 @@ class Restoring(NamedTuple):
     padding: Any
 
     def whole(self, outputs: Sequence[Any], name: str = "output") -> Any:
-        """The outputs of the batches as one, in the structure of the first, each row in its place.
-
-        Raises TypeError or ValueError for outputs that do not have one value for each row.
-        """
+        """The outputs as one, in the structure of the first. Raises TypeError or ValueError unless each row has one."""
         first, structure = outputs[0], _structure(outputs[0])
         for rows, output in zip(self.numbers, outputs, strict=True):
             if _structure(output) != structure:

@@ -112,10 +112,7 @@ def first_feature(features: Any) -> Mapping[str, Any]:
 
 
 def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why | None = None) -> Any:
-    """The reference's result for `features`, or its error with what quadrat can add to it.
-
-    Logs and counts why, see `log_once`; None: that of the last batch.
-    """
+    """The reference's result for `features`, or its error with what quadrat can add to it. why: as for `log_once`."""
     if type(features) is not list:
         features = plain(features)
     try:

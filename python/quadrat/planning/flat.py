@@ -170,10 +170,7 @@ def padding_free_plan(
 
 
 def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
-    """The flattened batch that `plan` asks for, whatever the rows are made of; `collator` is named in logs and errors.
-
-    Raises what `flatten_plainly` raises.
-    """
+    """The flattened batch that `plan` asks for, whatever the rows are made of. Raises what `flatten_plainly` does."""
     try:
         return make(collator, flat_spec(plan, deferred=collator.deferred), features)
     except FallBack as reason:

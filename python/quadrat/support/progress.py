@@ -21,11 +21,8 @@ class NoBar:
 
 
 def progress_bar(rows: int, what: str) -> Any:
-    """A progress bar of so many rows, to be entered and updated.
-
-    It shows nothing where tqdm is missing, and where nobody sees it, which tqdm takes longer to find out.
-    """
-    if hasattr(sys.stderr, "isatty") and not sys.stderr.isatty():
+    """A progress bar of so many rows; it shows nothing where tqdm is missing, and where nobody sees it."""
+    if hasattr(sys.stderr, "isatty") and not sys.stderr.isatty():  # tqdm takes longer to find out
         return NoBar()
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
