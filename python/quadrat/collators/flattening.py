@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.ops.names import outputs
-from quadrat.planning.diagnosis import Role
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
 from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
@@ -37,7 +37,7 @@ _OWN_OPTIONS = (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening):
     """Join the rows of a batch into one sequence without padding; replaces the transformers class.
 
@@ -91,46 +91,31 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         ([0, 3, 5], 3)
     """
 
+    _: KW_ONLY
+    return_position_ids: bool = True
+    separator_id: int = -100
+    return_flash_attn_kwargs: bool = False
+    return_seq_idx: bool = False
+    position_ids_start: int = 0
+    pad_to_multiple_of: int | None = None
+    pad_values: Mapping[str, Any] | None = None
+    scalar_labels: bool = False
+    deferred: bool = False
+    kwargs_for: Names | None = None
+    align_to: int | None = None
+    total_length: int | None = None
+    continue_positions: bool = True
+
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors")
     _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = _KEYS
 
-    def __init__(
-        self,
-        return_tensors: str = "pt",
-        *,
-        return_position_ids: bool = True,
-        separator_id: int = -100,
-        return_flash_attn_kwargs: bool = False,
-        return_seq_idx: bool = False,
-        position_ids_start: int = 0,
-        pad_to_multiple_of: int | None = None,
-        pad_values: Mapping[str, Any] | None = None,
-        scalar_labels: bool = False,
-        deferred: bool = False,
-        kwargs_for: Names | None = None,
-        align_to: int | None = None,
-        total_length: int | None = None,
-        continue_positions: bool = True,
-    ) -> None:
-        super().__init__(
-            return_tensors,
-            return_position_ids=return_position_ids,
-            separator_id=separator_id,
-            return_flash_attn_kwargs=return_flash_attn_kwargs,
-            return_seq_idx=return_seq_idx,
-        )
-        self.position_ids_start = position_ids_start
-        self.pad_to_multiple_of = pad_to_multiple_of
-        self.pad_values = pad_values
-        self.scalar_labels = scalar_labels
-        self.deferred = deferred
-        self.kwargs_for = kwargs_for
-        self.align_to = align_to
-        self.total_length = total_length
-        self.continue_positions = continue_positions
+    def __post_init__(self) -> None:
+        given = vars(self).copy()
+        super().__init__(self.return_tensors, **{name: given[name] for name in _OPTIONS[:4]})  # its sets of keys
+        vars(self).update(given)
 
     def __repr__(self) -> str:
         """The repr of transformers; if an option of quadrat is used, with all options that are not defaults."""
@@ -239,7 +224,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
 
 def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    del collator
     first = first_of(features)
     name = next((one for one in ("label", "labels") if one in first), None)
     if name is None:

@@ -57,7 +57,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return super().tf_call(_spared(features))  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        del framework
         call = super(MixinCollator, self).torch_call
         return lambda examples: call(_spared(examples))
 

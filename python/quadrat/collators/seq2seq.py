@@ -82,7 +82,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
 
 def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: Any) -> Any:
-    del features
     model = collator.model
     if model is None or not hasattr(model, "prepare_decoder_input_ids_from_labels"):
         return batch

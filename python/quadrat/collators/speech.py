@@ -14,7 +14,7 @@ from quadrat.input.items import normalise
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import only_hands_on
-from quadrat.planning.diagnosis import Role
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, only
 from quadrat.planning.plan_cache import check_device
@@ -56,7 +56,6 @@ class _Speech:
         return getattr(getattr(self.processor, "feature_extractor", None), "feature_size", 1) > 1
 
     def _quadrat_reads(self, features: Any) -> dict[str, Role]:
-        del features
         masks = {MASK: Role.OTHER} if getattr(self, "forward_attention_mask", False) else {}
         return {self._column: Role.FRAMES if self._has_frames else Role.SAMPLES, **masks, "labels": Role.TOKENS}
 

@@ -206,7 +206,6 @@ class PackedStream(StreamedDataset):
         super().__init__(dataset, columns, options, strategy=strategy)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
-        del waited
         order = (seed, 0) if self._options.shuffle else None
         packs = self._packing.packs(sizes, order).rows
         fullness = np.add.reduceat(sizes[packs.values], packs.offsets[:-1])

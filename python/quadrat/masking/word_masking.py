@@ -56,7 +56,6 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
 
 
 def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why:
-    del collator, names, step
     return f"{col.explain(failure)}, or has no token", "give ids of the vocabulary"
 
 

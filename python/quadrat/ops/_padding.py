@@ -20,6 +20,8 @@ from quadrat.support.kinds import KINDS, Framework, framework_of
 from quadrat.support.memory import address_of
 
 Side = Literal["right", "left"]
+Output = tuple[Any, Framework | None]  # `dtype` and `return_tensors`
+AS_ROWS: Output = None, None
 
 if TYPE_CHECKING:
 
@@ -34,13 +36,9 @@ if TYPE_CHECKING:
 
 
 def pad_here(
-    rows: Any,
-    padding_side: str,
-    sizes: tuple[int | None, int | None],
-    padding_value: Any,
-    output: tuple[Any, Framework | None] = (None, None),
+    rows: Any, padding_side: str, sizes: tuple[int | None, int | None], padding_value: Any, output: Output = AS_ROWS
 ) -> Any:
-    """`pad` without a gradient. sizes: `max_length` and `pad_to_multiple_of`; output: `dtype` and `return_tensors`."""
+    """`pad` without a gradient. sizes: `max_length` and `pad_to_multiple_of`."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, *output)
         known = sizes[0] is None or ragged._facts is not None
@@ -48,7 +46,7 @@ def pad_here(
         left = is_left(padding_side)
         return _device.pad(ragged.values, ragged.offsets, width, left=left, padding_value=padding_value)
     source = source_of(rows)
-    framework, kind, fill = output_of(source, *output, padding_value)
+    framework, kind, fill = output_of(source, output, padding_value)
     width = padded_length(source.longest, *sizes)
     out, address = memory.empty(framework, (len(source), width, *source.trailing), kind)
     failure = source.columns.pad(0, address, kind, width, is_left(padding_side), fill)
@@ -59,10 +57,9 @@ def pad_here(
     return out if source.own is None else out.view(source.own.dtype)
 
 
-def output_of(
-    source: RowSource, dtype: Any, return_tensors: Framework | None, padding_value: Any
-) -> tuple[Framework, int, Any]:
+def output_of(source: RowSource, output: Output, padding_value: Any) -> tuple[Framework, int, Any]:
     """The library and the kind of the output, and what fills its gaps. Raises TypeError, OverflowError, ValueError."""
+    dtype, return_tensors = output
     if source.own is not None:
         require_own_dtype(source.own, dtype, return_tensors)
         return source.framework, source.kind, carried(padding_value, source.own)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.ops._padding import output_of, whole
+from quadrat.ops._padding import AS_ROWS, Output, output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
@@ -186,7 +186,6 @@ def run_flat(
     """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
         kinds.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
-    made: dict[str, Any] | tuple[int, int, int, int]
     made = columns.run(tuple(steps), fills, memory.interop(), framework == "pt", layout)
     if isinstance(made, dict):
         return made
@@ -200,16 +199,10 @@ def run_flat(
 
 
 def join(
-    source: RowSource,
-    steps: Sequence[col.Step],
-    layout: col.BatchLayout,
-    fill: Any,
-    *,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
+    source: RowSource, steps: Sequence[col.Step], layout: col.BatchLayout, fill: Any, output: Output = AS_ROWS
 ) -> dict[str, Any]:
     """The `values` of the rows, `[total, ...]`, and the outputs of `steps`. Raises as `run_flat`, and `output_of`."""
-    framework, kind, fill = output_of(source, dtype, return_tensors, fill)
+    framework, kind, fill = output_of(source, output, fill)
     made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), {"values": fill}, framework, layout)
     if source.own is not None:
         made["values"] = made["values"].view(source.own.dtype)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 from quadrat.ops import _device
-from quadrat.ops._padding import whole
+from quadrat.ops._padding import AS_ROWS, Output, whole
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
 from quadrat.ops.names import check_names, renamed
 from quadrat.ragged import Ragged, source_of
@@ -134,26 +134,19 @@ def flatten(
     how = Placement(align_to or 0, total_length, start, bool(continue_positions), rounding)
     made: Any
     if (ragged := _device.rows_on_gpu(rows)) is None:
-        made = flatten_here(rows, how, padding_value, dtype=dtype, return_tensors=return_tensors)
+        made = flatten_here(rows, how, padding_value, (dtype, return_tensors))
     else:
         require_own_dtype(ragged.values, dtype, return_tensors)
         made = _flatten_on_gpu(ragged, how, padding_value)
     return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
 
 
-def flatten_here(
-    rows: Ragged | Sequence[Any],
-    how: Placement,
-    padding_value: Any,
-    *,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
-) -> Any:
+def flatten_here(rows: _Rows, how: Placement, padding_value: Any, output: Output = AS_ROWS) -> Any:
     """`flatten` on the CPU."""
     source = source_of(rows)
     make: Any = Aligned if how.align_to else Flattened
     steps, layout = ALIGNED if how.align_to else FLAT, how.layout(source.lengths, source.total)
-    made = join(source, steps, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
+    made = join(source, steps, layout, padding_value, output)
     return make(max_length=source.longest[1], **made)
 
 

@@ -62,7 +62,6 @@ def _derive(name: str, inverse: str, kept: Callable[..., tuple[Any, ...]]) -> No
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.kept, ctx.others = kept(*inputs), [None] * (len(inputs) - 1)
         ctx.save_for_backward(inputs[1])
-        del output
 
     def derive(ctx: Any, gradient: Any) -> Any:
         return getattr(torch.ops.quadrat, inverse)(gradient, *ctx.saved_tensors, *ctx.kept), *ctx.others

@@ -370,7 +370,7 @@ class Ragged(Generic[Array]):
         columns.add_ragged(*place, address_of(offsets), len(offsets) - 1, values.shape[1:])
         framework: Framework = "pt" if is_tensor(values) else "np"
         own = None if carrier is None else own
-        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), kind=place[1], own=own)
+        return RowSource(columns, framework, keep=(values, offsets), kind=place[1], own=own)
 
 
 def source_of(rows: Any) -> RowSource:

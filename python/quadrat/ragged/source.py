@@ -27,19 +27,13 @@ class RowSource:
     """One ragged column with what the functions need to know of it."""
 
     def __init__(
-        self,
-        columns: _core.Columns,
-        framework: Framework,
-        lengths: Any,
-        *,
-        keep: Any,
-        kind: int | None = None,
-        own: Any = None,
+        self, columns: _core.Columns, framework: Framework, *, keep: Any, kind: int | None = None, own: Any = None
     ) -> None:
         """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or their carrier."""
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
-        self.lengths: IntArray = lengths  # `[rows]` int64, in tokens
+        self.lengths: IntArray = np.empty(columns.count(0), np.int64)  # `[rows]`, in tokens
+        columns.lengths(0, memory.address_of(self.lengths))
         self.trailing = columns.trailing(0)  # the dimensions of a token
         self.own = own  # an array of the dtype of the rows, where integers stand in their place, see `carrier_of`
         self._keep = keep
@@ -73,7 +67,7 @@ class RowSource:
             )
         framework: Framework = "pt" if len(rows) and is_tensor(rows[0]) else "np"
         own = None if carriers is None else rows[0]
-        return cls(columns, framework, _lengths_of(columns), keep=(rows, carriers), own=own)
+        return cls(columns, framework, keep=(rows, carriers), own=own)
 
     @classmethod
     def _of_arrow(cls, rows: Any) -> RowSource:
@@ -87,7 +81,7 @@ class RowSource:
         made = collected[1]
         if made.describe(0)[0] & ~(ARRAY | DEEP):
             raise TypeError("the Arrow rows have nulls, or lists that differ in length where only rows may")
-        return cls(made, "np", _lengths_of(made), keep=table)
+        return cls(made, "np", keep=table)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -128,12 +122,6 @@ class RowSource:
 def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
     """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
     raise _ERRORS.get(failure[0], ValueError)(explain(failure))
-
-
-def _lengths_of(columns: _core.Columns) -> IntArray:
-    lengths = np.empty(columns.count(0), np.int64)
-    columns.lengths(0, memory.address_of(lengths))
-    return lengths
 
 
 def _as_carriers(rows: Any) -> list[Any] | None:

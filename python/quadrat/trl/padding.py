@@ -93,7 +93,6 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
 @functools.lru_cache(maxsize=64)
 def _fill_of(value: int | float, shown: str, kind: int) -> Any:
     """The number that torch makes of the padding; None where it raises. shown: tells equal keys apart, 0.0 and -0.0."""
-    del shown
     try:
         two = torch.full((2,), value, dtype=kinds.torch_dtype(kind), device="cpu")  # torch lets one number overflow
     except (RuntimeError, TypeError, ValueError, OverflowError):

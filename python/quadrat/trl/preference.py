@@ -15,7 +15,7 @@ import torch
 
 from quadrat import _core
 from quadrat.input.rows import each_of
-from quadrat.planning.diagnosis import Role
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
 from quadrat.support import columns as col
@@ -134,7 +134,6 @@ def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
 
 
 def _cut(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    del features
     limit, ends = collator._limit(), getattr(collator, "truncation_mode", "keep_start") == "keep_end"
     for rows in collator._rows:
         names = [name for name, _ in rows.outputs if name in batch]

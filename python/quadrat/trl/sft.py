@@ -13,7 +13,7 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
-from quadrat.planning.diagnosis import Role
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
 from quadrat.support import columns as col
@@ -114,7 +114,6 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
 
 
 def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
-    del key
     return {MAIN: collator.pad_token_id, "labels": _IGNORED, "position_ids": 0}
 
 
@@ -126,7 +125,6 @@ def _have_no_labels(features: Any) -> Why | None:
 
 def _finished(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
     """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
-    del features
     bounds = batch["cu_seq_lens_q"]
     if collator.pad_to_multiple_of is not None:
         total = batch[MAIN].shape[1]

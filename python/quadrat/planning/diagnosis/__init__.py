@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from quadrat.planning.diagnosis import options, rules
-from quadrat.planning.diagnosis.values import Role
-
-__all__ = ["NO_FEATURES", "Role", "diagnose"]
 
 # In place of features, for an error of a collator's constructor.
 NO_FEATURES: Any = object()
