@@ -66,6 +66,6 @@ if importlib.util.find_spec("trl") is not None:
     for _name, _columns in _COLUMNS.items():
         if (_module := getattr(trl, _name)) is not None:
             _rows = [{one: [5] * n if one.endswith(("ids", "labels")) else 0.5 for one in _columns} for n in (4, 2, 3)]
-            _both = _module.Original, getattr(_module, _module.__all__[0])
+            _both = _module.Original, getattr(_module, _module.Original.__name__)
             OTHERS[f"trl.{_name}"] = Other(*(functools.partial(one, pad_token_id=0) for one in _both), _rows)
 TRL = [name for name in OTHERS if name.startswith("trl.")]

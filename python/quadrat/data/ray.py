@@ -19,8 +19,6 @@ with needs("quadrat.data.ray", "ray"):
     import pyarrow as pa
     from ray.data.collate_fn import ArrowBatchCollateFn
 
-__all__ = ["CollateFn", "PackBlocks"]
-
 # What Ray makes of a column of NumPy arrays, and Arrow's own type for it, by their registered names.
 _FIXED_SHAPE = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "arrow.fixed_shape_tensor")
 _VARIABLE_SHAPE = "ray.data.arrow_variable_shaped_tensor"

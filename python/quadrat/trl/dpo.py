@@ -9,8 +9,6 @@ from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
-__all__ = ["DataCollatorForPreference"]
-
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):

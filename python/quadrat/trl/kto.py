@@ -9,8 +9,6 @@ from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Origina
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
-__all__ = ["DataCollatorForUnpairedPreference"]
-
 
 @dataclass
 class DataCollatorForUnpairedPreference(PreferenceCollator, Original):

@@ -10,8 +10,6 @@ from trl.trainer.reward_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
-__all__ = ["DataCollatorForPreference"]
-
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):

@@ -21,8 +21,6 @@ from quadrat.support.kinds import INT32, INT64
 from quadrat.support.memory import interop
 from quadrat.trl._base import TrlCollator, require_ints, require_token
 
-__all__ = ["DataCollatorForLanguageModeling"]
-
 _IGNORED = -100
 
 

@@ -9,8 +9,6 @@ from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as 
 
 from quadrat.trl.preference import Joined, PreferenceCollator
 
-__all__ = ["DataCollatorForTriplePreference"]
-
 
 @dataclass
 class DataCollatorForTriplePreference(PreferenceCollator, Original):
