@@ -115,7 +115,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def __post_init__(self) -> None:
         given = vars(self).copy()
         super().__init__(self.return_tensors, **{name: given[name] for name in _OPTIONS[:4]})  # its sets of keys
-        vars(self).update(given)
+        self.__dict__.update(given)
 
     def __repr__(self) -> str:
         """The repr of transformers; if an option of quadrat is used, with all options that are not defaults."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,11 +75,12 @@ def attention_mask(
                 [0, 0, 0, 1]])
     """
     kind = INT64 if dtype is None else kinds.kind_of(dtype)
-    ragged = _device.rows_on_gpu(rows)
+    ragged, lengths = _device.rows_on_gpu(rows), cast("Any", rows)
     if ragged is None and tensors.on_gpu(rows):
-        if rows.dim() != 1 or rows.dtype.is_floating_point:
-            raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")
-        ragged = Ragged.of_lengths(rows, rows)
+        if lengths.dim() != 1 or lengths.dtype.is_floating_point:
+            shape = tuple(lengths.shape)
+            raise TypeError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
+        ragged = Ragged.of_lengths(lengths, lengths)
     if ragged is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
