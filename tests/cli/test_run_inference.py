@@ -105,3 +105,39 @@ def test_sentences_are_counted(tmp_path):
     assert by_length["sentence-transformers computed"] < 1.1 * counts["sentence-transformers tokens"]
     assert not [name for name in (*counts, *by_length) if not name.startswith("sentence-transformers")]
     assert told[1]["options"] == {"--inference": 1}
+
+
+TRAINING = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from support import standins
+
+model = SentenceTransformer(sys.argv[1], device="cpu")
+rows = Dataset.from_dict({{"anchor": standins.TEXTS * 8, "positive": standins.TEXTS[1:] * 8 + standins.TEXTS[:1] * 8}})
+args = {{"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}}
+args = SentenceTransformerTrainingArguments("out", num_train_epochs=1, **args)
+SentenceTransformerTrainer(model, args, train_dataset=rows, loss=MultipleNegativesRankingLoss(model)).train()
+"""
+
+
+@pytest.mark.slow
+def test_training_on_sentences(tmp_path):
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose trainer is run, is not installed")
+    (tmp_path / "script.py").write_text(TRAINING)
+    standins.save_encoder(tmp_path / "model")
+    told = []
+    for options in ([], ["--max-tokens", "auto"]):
+        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py", "model")
+        assert found.returncode == 0, found.stderr
+        told.append((found.stderr, json.loads((tmp_path / "report.json").read_text())["elsewhere"]))
+    (said, counts), (said_by_tokens, by_tokens) = told
+    name = "training of sentence-transformers"
+    assert counts[f"{name} rows"] == by_tokens[f"{name} rows"] == 96
+    assert counts[f"{name} tokens"] == by_tokens[f"{name} tokens"]
+    assert counts[f"{name} computed"] > by_tokens[f"{name} computed"]
+    assert "tokens were padding; --max-tokens auto trains on rows of similar length together\n" in said
+    assert "--max-tokens" not in said_by_tokens
+    assert "quadrat run: batches of at most" in said_by_tokens

@@ -15,7 +15,8 @@ from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
-from quadrat.integration.loader import loader_by_tokens
+from quadrat.integration.loader import each_pass, loader_by_tokens
+from quadrat.integration.rows import trainer_of_texts
 from quadrat.integration.token_batches import filled, plan_batches
 
 logger = logging.getLogger("quadrat")
@@ -53,6 +54,10 @@ def batch_by_tokens(
 
     Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
     in each process.
+
+    Rows of a trainer of sentence-transformers are texts: they are tokenised once, and a row counts as the tokens of all
+    its texts. The dataset, the collator and the batch size stay, and the trainer gets a batch sampler. One that
+    promises which rows are in a batch (no duplicates, labels) is kept, with a ValueError.
 
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
     in its place, and give it to `accelerator.prepare`. Each pass has the batches of another epoch: the next one, or the
@@ -122,10 +127,13 @@ def batch_by_tokens(
     given |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
     size = args.per_device_train_batch_size
     made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **given)
-    batches = sampler and BatchedDataset(_without_unused(trainer, dataset), sampler)
+    texts = trainer_of_texts(trainer) is not None
+    batches = None if sampler is None or texts else BatchedDataset(_without_unused(trainer, dataset), sampler)
     if evaluation:
         evaluate_by_length(trainer, column)
-    if sampler is not None:
+    if sampler is not None and texts:
+        _sample(trainer, each_pass(sampler))
+    elif sampler is not None:
         _use(trainer, batches, sampler.shapes, trim=trim)
     logger.info("batch_by_tokens: %s", made)
     return made
@@ -147,6 +155,16 @@ def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) ->
     trainer.add_callback(SetEpochCallback())
 
 
+def _sample(trainer: Any, sampler: Any) -> None:
+    """Has a Trainer of sentence-transformers, which asks for a batch sampler, train on the batches of this one."""
+    usual, train_dataset = trainer.get_batch_sampler, trainer.train_dataset
+
+    def get_batch_sampler(dataset: Any, *args: Any, **options: Any) -> Any:
+        return sampler if dataset is train_dataset else usual(dataset, *args, **options)
+
+    trainer.get_batch_sampler = get_batch_sampler
+
+
 def _check(trainer: Any) -> None:
     if not isinstance(trainer, Trainer):
         raise TypeError(f"expected a transformers.Trainer or a DataLoader, not {type(trainer).__name__}")
@@ -160,14 +178,26 @@ def _check(trainer: Any) -> None:
             f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
             "use quadrat.BatchedStream"
         )
-    require_usual(trainer, ["get_train_dataloader"], "chooses rows")
-    try:
-        require_usual(trainer, ["_get_train_sampler"], "chooses rows")
-    except ValueError:
-        if not _chooses_as_usual(trainer):
-            raise
+    if (texts := trainer_of_texts(trainer)) is not None:
+        _check_texts(trainer, texts)
+    else:
+        require_usual(trainer, ["get_train_dataloader"], "chooses rows")
+        try:
+            require_usual(trainer, ["_get_train_sampler"], "chooses rows")
+        except ValueError:
+            if not _chooses_as_usual(trainer):
+                raise
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
+
+
+def _check_texts(trainer: Any, base: type) -> None:
+    require_usual(trainer, ["get_train_dataloader", "get_batch_sampler"], "chooses rows", base)
+    if isinstance(trainer.train_dataset, dict):
+        raise ValueError("the train_dataset has several datasets, and each batch has rows of one: its batches stay")
+    chosen = getattr(trainer.args.batch_sampler, "value", trainer.args.batch_sampler)
+    if chosen != "batch_sampler":
+        raise ValueError(f"batch_sampler={chosen!r} promises which rows a batch has together: its batches stay")
 
 
 def _chooses_as_usual(trainer: Any) -> bool:

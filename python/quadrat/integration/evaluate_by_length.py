@@ -129,11 +129,11 @@ def _pads_tokens_alone(output: Any) -> bool:
     return any((one[:, -1] == _PADDING).reshape(len(one), -1).all(1).any() for one in arrays)
 
 
-def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
+def require_usual(trainer: Any, methods: Iterable[str], does: str, base: type = Trainer) -> None:
     """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
     cls = type(trainer)
     for name in methods:
-        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+        if getattr(cls, name) is not getattr(base, name) or name in vars(trainer):
             raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")
 
 

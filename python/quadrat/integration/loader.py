@@ -35,6 +35,13 @@ class _EachPass(TokenBudgetBatchSampler):
         return super().__iter__()
 
 
+def each_pass(sampler: TokenBudgetBatchSampler) -> TokenBudgetBatchSampler:
+    """The same sampler, whose passes have other batches without a call of `set_epoch`."""
+    made = object.__new__(_EachPass)
+    vars(made).update(vars(sampler))
+    return made
+
+
 def loader_by_tokens(
     loader: Any,
     max_tokens: int | Literal["auto"],
@@ -61,15 +68,13 @@ def loader_by_tokens(
     numbers, usual = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, world=world, **given)
     if usual is None:
         return loader, numbers
-    sampler = object.__new__(_EachPass)
-    vars(sampler).update(vars(usual))
     kept = {
         name: value
         for name in inspect.signature(type(loader)).parameters
         if name not in _OF_BATCHES and (value := getattr(loader, name, None)) not in (None, "")
     }
     _, whole = filled(holder, usual.shapes, trim=trim)
-    return type(loader)(loader.dataset, batch_sampler=sampler, collate_fn=whole, **kept), numbers
+    return type(loader)(loader.dataset, batch_sampler=each_pass(usual), collate_fn=whole, **kept), numbers
 
 
 def _check(loader: Any) -> None:

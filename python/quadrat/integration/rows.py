@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,9 @@ from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
 from quadrat.input.rows import MAIN
 from quadrat.installed import originals
 from quadrat.support.arrays import IntArray
+from quadrat.support.counts import uncounted
 
+_TEXTS = 256  # rows that are tokenised at once
 _SOME = 64  # rows that are looked at
 _MUCH = 0.05  # of what is stored
 # Of TRL's trainers: a batch has each completion after its prompt.
@@ -27,6 +30,8 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
     Raises what `lengths` raises, and ValueError for a collator that pads all rows to one length.
     """
     collator, choices = trainer.data_collator, has_choices(trainer)
+    if trainer_of_texts(trainer) is not None:
+        return _lengths_of_texts(collator, dataset)
     if trim or getattr(collator, "trim", False):
         names = (column, MASK) if makes_labels(collator) or has_decoder(trainer) else (column, MASK, LABELS)
         return in_batches(parts_of(dataset, names), choices=choices)
@@ -41,6 +46,25 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
         cut: IntArray = np.minimum(longest, getattr(collator, "max_length", None) or longest)
         return len(completions) * cut
     return lengths(dataset, column, choices=choices)
+
+
+def trainer_of_texts(trainer: Any) -> Any:
+    """The class of sentence-transformers, whose rows are texts, that a Trainer derives from; else None."""
+    base = getattr(sys.modules.get("sentence_transformers.base.trainer"), "BaseTrainer", ())
+    return base if isinstance(trainer, base) else None
+
+
+def _lengths_of_texts(collator: Any, dataset: Any) -> IntArray:
+    """The tokens of all columns of each row, as a collator of texts tokenises them."""
+    found = [np.zeros(0, np.int64)]
+    with uncounted():
+        for first in range(0, len(dataset), _TEXTS):
+            batch = collator([dataset[row] for row in range(first, min(first + _TEXTS, len(dataset)))])
+            masks = [np.asarray(batch[name]).sum(1) for name in batch if name.endswith(MASK)]
+            if not masks:
+                raise TypeError(f"{type(collator).__name__} does not tokenise its rows, so they have no lengths")
+            found.append(np.sum(masks, axis=0))
+    return np.concatenate(found)
 
 
 def completions_of(trainer: Any, dataset: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
-from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trimming
+from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trainer_of_texts, trimming
 from quadrat.support.arrays import IntArray
 
 
@@ -78,8 +78,9 @@ def plan_batches(
     multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
     choices = has_choices(trainer) and lengths is None
     several = rows_of_one(trainer, dataset, column) if lengths is None else 1
-    if several > 1 and shapes is not None:
-        kind = "multiple choice" if choices else "pairs of completions"
+    texts = trainer_of_texts(trainer) is not None
+    if (several > 1 or texts) and shapes is not None:
+        kind = "texts" if texts else "multiple choice" if choices else "pairs of completions"
         raise ValueError(f"batches of {kind} cannot be filled to a few shapes: leave shapes out")
     multiple *= several
     narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
@@ -91,7 +92,7 @@ def plan_batches(
         options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes}
         sampler = _sampler(found, size, accumulated, max_tokens, options)
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
-    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
+    stored = 0 if trim or texts or lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
     return TokenBatches(*numbers, alike=narrow == wide, changed=sampler is not None, stored=stored), sampler
 
