@@ -7,10 +7,11 @@ BIN := .venv/bin
 CPP = $(shell find csrc -name '*.[chc]pp' -o -name '*.cu' -o -name '*.cuh')
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 
-# uv: from the PATH, or in an environment of its own. It looks for wheels where pip does.
+# uv: from the PATH, or in an environment of its own. It looks for wheels where pip does, and refuses folders that are not
+# there, which pip ignores.
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 INSTALL := $(UV) pip install --quiet --python
-export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export UV_FIND_LINKS ?= $(foreach one,$(PIP_FIND_LINKS),$(if $(findstring ://,$(one)),$(one),$(wildcard $(one))))
 export UV_PYTHON_DOWNLOADS := never
 export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -79,9 +80,10 @@ matrix bench docs sanitize fuzz faults leaks wheel sdist: .venv/.installed
 clean:
 	rm -rf build dist .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 
+# Twice quiet: errors are shown, and no warnings of folders that are not there.
 build/uv/bin/uv:
 	$(PYTHON) -m venv build/uv
-	build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/uv/bin/python -m pip install --quiet --quiet --disable-pip-version-check uv
 
 .venv-demo/.installed: $(SOURCES) | $(UV)
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-demo

@@ -16,6 +16,7 @@ import torch
 from transformers import set_seed
 
 import quadrat
+from quadrat.installed.tested import RANGES
 from support import resumed_page, standins
 from support.isolated import python
 from support.pages import ROOT, pages, snippets
@@ -145,6 +146,18 @@ def test_pages_do_not_count_versions() -> None:
         r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d+) (versions|environments)\b"
     )
     assert {page: found for page, path in PAGES.items() if (found := counted.findall(path.read_text("utf-8")))} == {}
+
+
+def test_ranges_of_versions_are_those_that_were_tested() -> None:
+    texts = {page: path.read_text("utf-8") for page, path in PAGES.items()}
+    said = {
+        (page, name, newest)
+        for page, text in texts.items()
+        for name, (oldest, _) in RANGES.items()
+        for newest in re.findall(rf"{name}:?\s+{re.escape(oldest)}\s+to\s+(\d[\d.]*\d)", text)
+    }
+    assert {page for page, _, _ in said} >= {"CHANGELOG.md", "docs/compatibility.md"}
+    assert {(page, name, newest) for page, name, newest in said if newest != RANGES[name][1]} == set()
 
 
 def test_outputs_are_whole() -> None:
