@@ -12,24 +12,25 @@ from quadrat.__main__ import main
 from support.command import here, run
 
 
+COMMANDS = ["run", "waste", "bench", "verify", "info"]
+
+
 def test_without_a_command_it_says_what_there_is(capsys):
     status, said, errors = here(capsys)
     assert (status, errors) == (0, "")
-    assert re.findall(r"(?m)^    (\w+) ", said) == ["run", "waste", "bench", "info"]
+    assert re.findall(r"(?m)^    (\w+) ", said) == COMMANDS
     assert len(said.splitlines()) <= 24, "one screen"
     assert max(map(len, said.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["run", "waste", "bench", "info"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_begins_with_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     usage, example, _ = capsys.readouterr().out.split("\n\n", 2)
     assert len(usage.splitlines()) == 1
     said = re.fullmatch(rf"Example: .*quadrat ({command} .*)", example)[1]
-    options = vars(__main__._parser().parse_args(said.split()))
-    assert options["command"] == command
-    assert "train." in str(options.get("data", options.get("script")))
+    assert __main__._parser().parse_args(said.split()).command == command
 
 
 def test_the_version(capsys):
