@@ -11,7 +11,6 @@ from quadrat import __main__
 from quadrat.__main__ import main
 from support.command import here, run
 
-
 COMMANDS = ["run", "waste", "bench", "verify", "info"]
 
 
