@@ -70,3 +70,10 @@ def test_a_difference_is_named(tmp_path):
     assert counts(done.stdout)["DataCollatorWithPadding"][2] > 0
     assert re.search(r"DataCollatorWithPadding: batch\['input_ids'\]\[0, 0\] is \d+ of the reference", done.stdout)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("option", "value"), [("compare", "compare"), ("compile", "1")])
+def test_run_says_what_becomes_of_unknown_code(option, value, tmp_path):
+    script = "import os; print(os.environ['QUADRAT_UNTESTED'])"
+    done = run(VERIFY, "run", "--quiet", "--untested", option, "-c", script, home=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{value}\n"), done.stderr
