@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from quadrat.support.counts import uncounted
 
@@ -41,8 +42,6 @@ def starts(position_ids: Any) -> list[int]:
 @contextlib.contextmanager
 def undisturbed(collator: Any) -> Iterator[None]:
     """Gives all random generators their states back, those of the collator too. Batches do not count."""
-    import torch
-
     own = getattr(collator, "__dict__", {}).values()
     torchs = [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
     numpys = [(one.bit_generator, one.bit_generator.state) for one in own if isinstance(one, np.random.Generator)]
@@ -65,8 +64,6 @@ class NoLogitsError(ValueError):
 
 def compare(model: Any, batch: dict[str, Any], kwargs: dict[str, Any]) -> tuple[tuple[float, ...], float]:
     """For each row the largest difference of its logits, in the batch and alone; and what rounding explains."""
-    import torch
-
     weight = next(one for one in model.parameters() if one.is_floating_point())
     tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
     inputs = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from quadrat.check.packed_run import NoLogitsError, batch_of_two, compare, starts, undisturbed
 
 logger = logging.getLogger("quadrat")
@@ -130,8 +132,6 @@ def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any
         >>> report.ok, report.findings[0].part
         (False, 'Mamba2Mixer')
     """
-    import torch
-
     inner = next((one for one in model.modules() if hasattr(getattr(one, "config", None), "model_type")), None)
     if inner is None:
         raise TypeError(f"model must be a model of transformers, with a config; {type(model).__name__} has none")
@@ -245,8 +245,6 @@ def _of_recurrences(model: Any, given: dict[str, Any]) -> Iterator[PackingFindin
 
 def _states(layer: Any) -> list[str]:
     """The states that a layer carries from token to token, by its parameters and by what it keeps in a cache."""
-    import torch
-
     kind: Any = type(layer)
     code, convolutions = _code(kind), (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
     if any(one.groups > 1 and one.kernel_size[0] > 1 for one in convolutions) or "update_conv_state" in code:
@@ -332,8 +330,6 @@ def _hands_on_positions(layer: type) -> bool:
 
 @functools.cache
 def _code(layer: type) -> str:
-    import torch
-
     try:
         forward = inspect.unwrap(layer.forward)  # type: ignore[attr-defined]
         return "" if forward is torch.nn.Module.forward else textwrap.dedent(inspect.getsource(forward))

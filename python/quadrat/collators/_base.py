@@ -24,10 +24,7 @@ from quadrat.planning.remembering import Remembering, parameters_of
 
 
 class Collator(Remembering):
-    """The base of all collators: `_collate`, and the hooks that it calls.
-
-    A collator has `_plan`, and `_reference`; the other hooks have defaults.
-    """
+    """The base of all collators: `_collate` and its hooks, of which `_plan` and `_reference` have no defaults."""
 
     return_tensors: Any
     _replaces: ClassVar[str] = "transformers"  # the library whose collator makes what falls back
@@ -62,7 +59,6 @@ class Collator(Remembering):
 
     def _is_own(self, features: Any) -> bool:
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
-        del features
         return False
 
     def _require_known(self, features: Any, framework: Any) -> None:
@@ -85,7 +81,6 @@ class Collator(Remembering):
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         """The function that makes a batch without a plan: the reference, and quadrat's own options applied to it."""
-        del features
         reference = self._reference(framework)
         if not self.pad_values:
             return reference

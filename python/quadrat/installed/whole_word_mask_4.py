@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
 from transformers.data import data_collator as theirs
 
@@ -84,8 +85,6 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
         if self.seed is None:
             random.shuffle(cand_indexes)
         elif self.return_tensors == "pt":
-            import torch
-
             order = torch.randperm(len(cand_indexes), generator=self.generator)
             return [cand_indexes[i] for i in order.tolist()]
         else:
@@ -94,8 +93,6 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
 
     def torch_mask_tokens(self, inputs: Any, mask_labels: Any) -> tuple[Any, Any]:  # type: ignore[override, unused-ignore]
         """Inputs with the chosen tokens replaced, and labels: those tokens, -100 elsewhere. Changes `inputs`."""
-        import torch
-
         shape, generator = inputs.shape, self.generator
         return self._replace(
             inputs,

@@ -6,6 +6,7 @@ import functools
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
@@ -244,8 +245,6 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[pla
     if getattr(collator, "rng", "torch") == "philox":
         found.append((plan_cache.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
     elif framework == "pt":  # probabilities are of the default dtype
-        import torch
-
         found.append((plan_cache.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
     return tuple(found)
 
@@ -274,7 +273,5 @@ def is_plain_ids(array: Any, framework: Framework) -> bool:
     """True if the kernels may write to it: contiguous int64 in host memory."""
     if framework == "np":
         return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
-    import torch
-
     known = type(array) is torch.Tensor and array.is_cpu and array.dtype == torch.int64 and array.is_contiguous()
     return known and other_than_memory(array) is None

@@ -107,7 +107,7 @@ def align(
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
     layout = how.layout(lengths, int(bounds[-1] - bounds[0]))
-    made = run_flat(column_of(lengths), ALIGNED, {}, framework, layout)
+    made = run_flat(column_of(lengths), ALIGNED, framework, layout)
     starts = made["cu_seqlens_padded"]
     values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
     return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
@@ -177,16 +177,12 @@ def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
 
 
 def run_flat(
-    columns: _core.Columns,
-    steps: Sequence[col.Step],
-    fills: dict[str, Any],
-    framework: Framework,
-    layout: col.BatchLayout,
+    columns: _core.Columns, steps: Sequence[col.Step], framework: Framework, layout: col.BatchLayout, fills: Any = None
 ) -> dict[str, Any]:
     """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
         kinds.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
-    made = columns.run(tuple(steps), fills, memory.interop(), framework == "pt", layout)
+    made = columns.run(tuple(steps), fills or {}, memory.interop(), framework == "pt", layout)
     if isinstance(made, dict):
         return made
     step, code, row, position = made
@@ -203,7 +199,7 @@ def join(
 ) -> dict[str, Any]:
     """The `values` of the rows, `[total, ...]`, and the outputs of `steps`. Raises as `run_flat`, and `output_of`."""
     framework, kind, fill = output_of(source, output, fill)
-    made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), {"values": fill}, framework, layout)
+    made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), framework, layout, {"values": fill})
     if source.own is not None:
         made["values"] = made["values"].view(source.own.dtype)
     return made
@@ -224,7 +220,7 @@ def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fil
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths, int(lengths.sum())))
+    made = run_flat(column_of(lengths), ALIGNED, "pt", how.layout(lengths, int(lengths.sum())))
     made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
     sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))

@@ -23,7 +23,6 @@ from quadrat.support.memory import interop
 from quadrat.support.tensors import NotOnCpu
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
-PAD = originals.PAD
 PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
@@ -33,7 +32,8 @@ _LOOK_UPS = ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
 _LOOK_UP = {name: getattr(PreTrainedTokenizer, name) for name in _LOOK_UPS}
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
-EMPTY_ENCODING = dict(BatchEncoding().__dict__)
+# The wrapper and attributes of a batch that is a `BatchEncoding`.
+ENCODING: dict[str, Any] = {"wrapper": BatchEncoding, "attributes": dict(BatchEncoding().__dict__)}
 
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
 _FACTS = _core.FACTS
@@ -90,7 +90,6 @@ _REMEDIES = {
 
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
     """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take."""
-    del collator, names
     return f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
 
 
@@ -215,11 +214,6 @@ class PadOptions(NamedTuple):
     verbose: Any = True
 
 
-def is_pad(method: Any) -> bool:
-    """True if a method is `PreTrainedTokenizerBase.pad`, or what `patch_tokenizers` puts in its place."""
-    return method is PAD or getattr(method, "_quadrat_replaces", None) is PAD
-
-
 def remember_fallback(collator: Any, framework: Any, why: Why) -> None:
     """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change."""
     tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
@@ -263,7 +257,7 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
         # The pad token and its type id are looked up in the usual places, and the token is in the vocabulary.
-        and is_pad(cls.pad)
+        and originals.is_of(cls.pad, originals.PAD)
         and cls._pad is PAD_ONE
         and cls.__getattr__ is _GETATTR
         and cls.pad_token_type_id is _TYPE_ID
@@ -321,7 +315,3 @@ def items_facts(values: Any) -> tuple[Fact, ...] | None:
     if type(values) is not dict or not all(type(name) is str for name in values):
         return None
     return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
-
-
-# The wrapper and attributes of a batch that is a `BatchEncoding`.
-ENCODING: dict[str, Any] = {"wrapper": BatchEncoding, "attributes": EMPTY_ENCODING}

@@ -131,7 +131,7 @@ def _on_cpu(
     lengths = np.diff(bounds, append=total)
     numbers = (("seq_idx", 0, SEQUENCES, INT32),)
     layout = BatchLayout(total=total, batched=False)
-    documents = run_flat(column_of(lengths), numbers, {}, "pt", layout)["seq_idx"]
+    documents = run_flat(column_of(lengths), numbers, "pt", layout)["seq_idx"]
     blocks = _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
     if target.type == "cpu":
         return documents, *blocks
