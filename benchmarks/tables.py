@@ -135,12 +135,6 @@ def collators(*suites: str, other: str = "transformers") -> None:
         print(f"\n{where}{measured_on(suite)}")
 
 
-def limit() -> None:
-    cells = taken("memcpy and fill"), taken("quadrat"), ratio("quadrat")
-    headings = "tokens | rows | Arrow values | memcpy and fill | padding | padding / limit"
-    put(headings, load("limit"), *map(fact, ("tokens", "rows", "arrow")), *cells, texts=0)
-
-
 def audio(part: str) -> None:
     """A batch of clips, or a call of each extractor: the fastest gain first, and which were not timed."""
     cases = [case | {"case": case["case"].removesuffix("FeatureExtractor")} for case in load("audio", part)]
