@@ -112,14 +112,14 @@ def trimmed(batch: Any, multiple_of: int | None = None, apart: Iterable[str] = (
     decoder are not either. A batch without a mask stays as it is, and one in which labels of such columns count.
     """
     mask = batch.get(MASK) if isinstance(batch, MutableMapping) else None
-    shape = _shape_of(mask)
-    if len(shape) < 2 or shape != (_shape_of(batch.get(MAIN)) or shape[:2]):
+    shape = shape_of(mask)
+    if len(shape) < 2 or shape != (shape_of(batch.get(MAIN)) or shape[:2]):
         return batch
     kept, axis, cut = span_of(mask, multiple_of), len(shape) - 1, {}
     decoder = {name for name in batch if name.startswith("decoder_")}
     apart = {*apart, *decoder, *([LABELS] if decoder else [])}
     for name, value in batch.items() if kept != slice(0, shape[-1]) else ():
-        sizes, labels = _shape_of(value), name in {LABELS, "label"}
+        sizes, labels = shape_of(value), name in {LABELS, "label"}
         if sizes[: axis + 1] != shape or name in apart or (labels and "float" in str(value.dtype)):  # of classes
             continue
         if labels and any((value[..., part] != _IGNORED).any() for part in (slice(kept.start), slice(kept.stop, None))):
@@ -132,7 +132,7 @@ def trimmed(batch: Any, multiple_of: int | None = None, apart: Iterable[str] = (
     return batch
 
 
-def _shape_of(value: Any) -> tuple[int, ...]:
+def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of an array or a tensor in host memory; empty for all else."""
     known = value.is_cpu if is_tensor(value) else isinstance(value, np.ndarray)
     return tuple(value.shape) if known else ()

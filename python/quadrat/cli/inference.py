@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import functools
-import operator
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from quadrat.cli.batch_sizes import Sizes, sizes_of
 from quadrat.cli.waste import LITTLE_PADDING
 
-_MASK = "attention_mask"
 Count = Callable[[str, Sizes], None]
 Told = Callable[[Any, "str | None"], None] | None
 
@@ -44,7 +39,7 @@ def _patch_pipelines(count: Count, told: Told, _: Any) -> None:
     Patch("run", Switch(lambda: changed, others=lambda: PLACES))
 
 
-def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], threading.local]) -> None:
+def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], Any]) -> None:
     """Counts the batches of sentence-transformers; with `told`, they are chosen by length."""
     from sentence_transformers.base.data_collator import BaseDataCollator
 
@@ -55,12 +50,8 @@ def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], threading
         count(_SENTENCES, sizes_of(batch, None))
 
     def count_columns(batch: Any, _: Any) -> None:
-        masks = (batch[name] for name in batch if name.endswith(_MASK))
-        found = [sizes_of({_MASK: mask}, None) for mask in masks]
-        if found:
-            lengths = np.sum([one.lengths for one in found], axis=0)
-            computed, tokens = (sum(map(operator.itemgetter(at), found)) for at in range(2))
-            count(_TRAINING, Sizes(computed, tokens, lengths.tolist()))
+        of_thread().is_counted = True  # else the loader counts it
+        count(_TRAINING, sizes_of(batch, None))
 
     for cls in PLACES:
         cls.preprocess = _counted(cls.preprocess, count_batch, of_thread)
@@ -72,26 +63,28 @@ def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], threading
         Patch("run", Switch(lambda: changed, others=lambda: PLACES))
 
 
-def patch_tokenizers(count: Count, of_thread: Callable[[], threading.local]) -> None:
-    """Counts the batches of tensors that tokenizers pad, but where a collator calls them."""
+def patch_tokenizers(count: Count, of_thread: Callable[[], Any]) -> None:
+    """Counts the batches of tensors that tokenizers pad, unless a collator or a loader calls them."""
     from transformers import PreTrainedTokenizerBase
 
     def count_tensors(batch: Any, options: dict[str, Any]) -> None:
-        if options.get("return_tensors") is not None and len((sizes := sizes_of(batch, None)).lengths) > 1:
-            count(_TOKENIZERS, sizes)
+        if options.get("return_tensors") is not None and of_thread().fetcher is None:
+            sizes = sizes_of(batch, None)
+            if len(sizes.lengths) > 1 or sizes.is_unknown:
+                count(_TOKENIZERS, sizes)
 
     for name in ("__call__", "pad"):
         call = getattr(PreTrainedTokenizerBase, name)
         setattr(PreTrainedTokenizerBase, name, _counted(call, count_tensors, of_thread))
 
 
-def _counted(call: Any, count: Callable[[Any, dict[str, Any]], None], of_thread: Callable[[], threading.local]) -> Any:
+def _counted(call: Any, count: Callable[[Any, dict[str, Any]], None], of_thread: Callable[[], Any]) -> Any:
     """A method whose result is counted, unless another one that counts has called it: `of_thread().inside`."""
 
     @functools.wraps(call)
     def counting(self: Any, *args: Any, **options: Any) -> Any:
         own = of_thread()
-        outer, own.inside = getattr(own, "inside", False), True
+        outer, own.inside = own.inside, True
         try:
             batch = call(self, *args, **options)
         finally:

@@ -13,6 +13,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Options:
     folder: str = ""  # where processes leave what they counted
     process: int = 0  # the number of the process that the script runs in
     ranks: int = 1  # how many such processes share the folder
+    started: float = 0.0  # when, by `time.time`
 
 
 def launch(command: list[str], options: Options) -> int:
@@ -50,7 +52,7 @@ def launch(command: list[str], options: Options) -> int:
         _require_place_for(Path(options.report))
     folder, ranks = _folder()
     names = _of_trainer(options)
-    told = replace(options, of_trainer=names, folder=folder, ranks=ranks, process=os.getpid())
+    told = replace(options, of_trainer=names, folder=folder, ranks=ranks, process=os.getpid(), started=time.time())
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

@@ -6,14 +6,11 @@ import atexit
 import contextlib
 import functools
 import json
-import math
 import multiprocessing.util
 import os
 import shutil
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,105 +18,50 @@ from typing import Any
 import numpy as np
 
 import quadrat
-from quadrat.cli.batch_sizes import Sizes, is_unlabelled, sizes_of
 from quadrat.cli.command import complain, one_line
-from quadrat.cli.inference import COUNTED, PATCHES, patch_tokenizers
-from quadrat.cli.run import VARIABLE, Options
-from quadrat.cli.run_report import UNLABELLED, merged, show
+from quadrat.cli.inference import PATCHES, patch_tokenizers
+from quadrat.cli.run_report import merged, show
+from quadrat.cli.tally import OPTIONS, TALLY, finish, say
+from quadrat.cli.waits import Waits, watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
-
-_EVERY = 1.0  # seconds between the numbers that a worker leaves
-OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
-
-
-class _Tally:
-    """Counts of what the collators of this process did."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.own = threading.local()  # `computed`: the tokens of the last batch of a thread
-        self.seconds, self.computed, self.tokens = 0.0, 0, 0
-        self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
-        self.unlabelled = 0  # batches whose labels are all ignored
-        self.lengths: Counter[int] = Counter()
-        self.widths: Counter[int] = Counter()  # of batches that trim would cut
-        self.options: Counter[str] = Counter()  # how many Trainers, loaders and pipelines each of them met
-        self.elsewhere: Counter[str] = Counter()  # batches, rows and tokens of pipelines, and of tokenizers in loops
-        self.said: set[str] = set()  # of loaders
-        self.written = 0.0  # when numbers were left last
-        self.is_done = False
-
-    def add(self, seconds: float, batch: Any, multiple_of: Any) -> None:
-        """Adds a batch and the time that it took."""
-        sizes, unlabelled = sizes_of(batch, multiple_of), is_unlabelled(batch)
-        self.own.computed = sizes.computed
-        with self.lock:
-            self.seconds += seconds
-            self.unlabelled += unlabelled
-            self.computed += sizes.computed
-            self.tokens += sizes.tokens
-            self.cut += sizes.cut
-            self.widths.update([sizes.width] * (sizes.cut > 0))
-            self.lengths.update(sizes.lengths)
-        if unlabelled:
-            _say_once("unlabelled", f"a batch has {UNLABELLED}: look at what truncates rows and ignores labels")
-        if os.getpid() != OPTIONS.process and time.monotonic() > self.written + _EVERY:
-            with contextlib.suppress(OSError):
-                _leave()  # a worker may end without notice
-
-    def add_elsewhere(self, where: str, sizes: Sizes) -> None:
-        """Adds a batch that no collator made."""
-        found = (1, len(sizes.lengths), sizes.computed, sizes.tokens)
-        if counting():
-            with self.lock:
-                self.elsewhere.update({f"{where} {name}": size for name, size in zip(COUNTED, found, strict=True)})
-
-    def recount(self, batch: Any) -> None:
-        """Takes back the tokens of this thread's last batch, which was trimmed or filled since, for those it has."""
-        shape = batch["attention_mask" if "attention_mask" in batch else "input_ids"].shape
-        less = self.own.computed - math.prod(shape)
-        with self.lock:
-            self.computed -= less
-            self.cut -= max(less, 0)
-            self.trimmed += max(less, 0)
-        self.own.computed -= less
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        made = quadrat.stats()
-        batches = made.compiled + made.fell_back
-        is_worker = multiprocessing.parent_process() is not None
-        return {
-            **made._asdict(),
-            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "cut", "trimmed", "unlabelled")},
-            **{name: getattr(self, name) for name in ("lengths", "widths", "options", "elsewhere")},
-            "workers": int(is_worker and batches > 0),
-            "batches_of_workers": batches * is_worker,
-        }
-
-
-_tally = _Tally()
 
 
 def loaded(name: str) -> None:
     """Patches a library that has just been imported."""
     try:
+        _count_in_processes()
         if name == "transformers":
             _patch_transformers()
         elif name == "transformers.trainer":
             _patch_trainer()
         elif name in PATCHES:
-            PATCHES[name](_tally.add_elsewhere, _told if OPTIONS.inference else None, lambda: _tally.own)
+            PATCHES[name](TALLY.add_elsewhere, _told if OPTIONS.inference else None, lambda: TALLY.own)
+        elif name == "torch":
+            watch_loaders(_waits, TALLY.add_of_loader)
+        elif name == "accelerate.data_loader":
+            watch_read_ahead(sys.modules[name], _waits)
+        elif name.startswith("torchdata."):
+            watch_iterators(sys.modules[name], _waits)
         else:
             quadrat.patch(**{one: one == name for one in ("transformers", "tokenizers", "datasets", "trl")})
     except Exception as error:  # the script goes on without
         say(f"{name} is not patched: {type(error).__name__}: {error}")
 
 
-def say(text: str) -> None:
-    """Writes a line to standard error."""
-    if not OPTIONS.quiet and sys.stderr is not None:
-        complain(f"quadrat run: {text}")
+def _waits() -> Waits:
+    return TALLY.waits  # a fork has another
+
+
+@functools.cache
+def _count_in_processes() -> None:
+    """Other processes of the script count for themselves, and leave their numbers when they end."""
+    if os.getpid() != OPTIONS.process:
+        atexit.register(finish)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=TALLY.__init__)  # type: ignore[misc]
+    multiprocessing.util.register_after_fork(
+        TALLY, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
+    )
 
 
 def _patch_transformers() -> None:
@@ -135,38 +77,31 @@ def _patch_transformers() -> None:
     @functools.wraps(original)
     def timed(self: Any, features: Any, framework: Any) -> Any:
         start = time.perf_counter()
-        _tally.own.inside = True
+        own = TALLY.own
+        outer, own.inside = own.inside, True
         try:
             batch = original(self, features, framework)
         finally:
-            _tally.own.inside = False
+            own.inside = outer
         if counting():
-            _tally.add(time.perf_counter() - start, batch, getattr(self, "pad_to_multiple_of", None))
+            TALLY.add(time.perf_counter() - start, batch, self)
         return batch
 
     def recounted(call: Any) -> Any:
         @functools.wraps(call)
         def counted(self: Any, features: Any) -> Any:
-            _tally.own.computed = 0
+            TALLY.own.computed = 0
             batch = call(self, features)
-            if _tally.own.computed:  # the batch was counted before
-                _tally.recount(batch)
+            if TALLY.own.computed:  # the batch was counted before
+                TALLY.recount(batch)
             return batch
 
         return counted
 
-    patch_tokenizers(_tally.add_elsewhere, lambda: _tally.own)  # a fork has another
+    patch_tokenizers(TALLY.add_elsewhere, lambda: TALLY.own)  # a fork has another
     Collator._collate = timed  # type: ignore[method-assign]
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
-    if os.getpid() != OPTIONS.process:
-        atexit.register(finish)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_tally.__init__)  # type: ignore[misc] # a process counts for itself
-    # A worker leaves the numbers when it ends.
-    multiprocessing.util.register_after_fork(
-        _tally, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
-    )
 
 
 def _patch_loaders() -> None:
@@ -200,7 +135,7 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.loader import loader_by_tokens
 
-    _tally.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
+    TALLY.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
     try:
         if not isinstance(loader.collate_fn, Collator):
             name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
@@ -214,8 +149,8 @@ def _use_budget(loader: Any) -> None:
         said = str(numbers)
     except Exception as error:  # the script goes on without
         said = f"batches of a DataLoader are as before: {_reason(error)}"
-    if said not in _tally.said and os.environ.get("RANK", "0") == "0":
-        _tally.said.add(said)
+    if said not in TALLY.said and os.environ.get("RANK", "0") == "0":
+        TALLY.said.add(said)
         say(said)
 
 
@@ -245,17 +180,17 @@ def _patch_trainer() -> None:
 
 def _told(pipeline: Any, reason: str | None) -> None:
     """Of a pipeline with several inputs, and why its batches are as before, if they are."""
-    _tally.options["--inference"] += 1
+    TALLY.options["--inference"] += 1
     said = f"batches of {type(pipeline).__name__} are as before: {reason}"
-    if reason is not None and said not in _tally.said:
-        _tally.said.add(said)
+    if reason is not None and said not in TALLY.said:
+        TALLY.said.add(said)
         say(said)
 
 
 def _sort_evaluation(trainer: Any) -> None:
     from quadrat.integration.evaluate_by_length import evaluate_by_length
 
-    _tally.options["--evaluation"] += 1
+    TALLY.options["--evaluation"] += 1
     with _or_say(trainer, "evaluation is as before"):
         evaluate_by_length(trainer)
 
@@ -264,7 +199,7 @@ def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
     from quadrat.integration.rows import group_by_row_lengths, trim_batches
 
-    _tally.options.update(name for name in OPTIONS.of_trainer if name not in ("--evaluation", "--inference"))
+    TALLY.options.update(name for name in OPTIONS.of_trainer if name not in ("--evaluation", "--inference"))
     with _or_say(trainer, "the model is not checked for packed rows"):
         _warn_of_packed_rows(trainer)
     with _or_say(trainer, "batches are as before"):
@@ -344,50 +279,16 @@ def _say_of(trainer: Any, text: str) -> None:
         say(text)
 
 
-def _say_once(name: str, text: str) -> None:
-    """Says what no process of this run has said under this name."""
-    with contextlib.suppress(OSError):
-        (_folder() / name).touch(exist_ok=False)
-        say(text)
-
-
-def _folder() -> Path:
-    """Where the processes of this run leave what others read. Raises OSError."""
-    folder = Path(OPTIONS.folder)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
-    return folder
-
-
-def _leave() -> None:
-    """Leaves the numbers of this process in a file. Raises OSError."""
-    folder, own = _folder(), os.getpid()
-    _tally.written = time.monotonic()
-    name = f"main-{own}.json" if own == OPTIONS.process else f"{own}.json"
-    part = folder / f"{name}.part"
-    part.write_text(json.dumps(_tally.as_dict()))
-    part.rename(folder / name)
-
-
-def finish() -> None:
-    """Leaves the numbers of this process, once."""
-    if not _tally.is_done:
-        _tally.is_done = True
-        with contextlib.suppress(OSError):
-            _leave()
-
-
 def report() -> None:
     """Makes the report, if all main processes have left their numbers."""
-    folder = Path(OPTIONS.folder)
+    folder, TALLY.is_done = Path(OPTIONS.folder), True
     if len(list(folder.glob("main-*.json"))) < OPTIONS.ranks:
         return
     try:
         (folder / "report").touch(exist_ok=False)  # of several last ones, one makes the report
     except OSError:
         return
-    total = merged(json.loads(path.read_text()) for path in folder.glob("*.json"))
+    total = merged([json.loads(path.read_text()) for path in folder.glob("*.json")], time.time() - OPTIONS.started)
     shutil.rmtree(folder, ignore_errors=True)
     if not OPTIONS.quiet and sys.stderr is not None:
         show(total, OPTIONS.of_trainer)

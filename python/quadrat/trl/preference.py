@@ -103,6 +103,10 @@ class PreferenceCollator(TrlCollator):
         return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
 
     @property
+    def _quadrat_completions(self) -> int:
+        return len(self._rows[0].completions)
+
+    @property
     def _quadrat_joins(self) -> bool:
         return any(rows.prompt is not None for rows in self._rows)
 

@@ -12,12 +12,8 @@ import sys
 from typing import Any
 
 _WATCHED = {
-    "transformers",
-    "datasets",
-    "trl",
-    "sentence_transformers",
-    "transformers.trainer",
-    "transformers.pipelines",
+    *("transformers", "transformers.trainer", "transformers.pipelines", "datasets", "trl", "sentence_transformers"),
+    *("torch", "accelerate.data_loader", "torchdata.stateful_dataloader.stateful_dataloader"),
 }
 
 

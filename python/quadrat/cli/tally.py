@@ -1,0 +1,179 @@
+"""What a process of `quadrat run` counts, and the folder where it leaves the numbers for the report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import quadrat
+from quadrat.cli.batch_sizes import Sizes, is_unlabelled, sizes_of
+from quadrat.cli.command import complain
+from quadrat.cli.inference import COUNTED
+from quadrat.cli.run import VARIABLE, Options
+from quadrat.cli.run_report import NUMBERS, UNLABELLED
+from quadrat.cli.waits import Waits
+from quadrat.support.counts import counting
+
+_MOST_RECENT = 10_000
+_EVERY = 1.0  # seconds between the numbers that a worker leaves
+_COUNTERS = ("lengths", "widths", "options", "elsewhere")
+OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
+
+
+class _Tally:
+    """Counts of the batches of this process."""
+
+    def __init__(self) -> None:
+        self.lock, self.waits = threading.Lock(), Waits()
+        self.own = self.waits.own
+        self.seconds, self.computed, self.tokens = 0.0, 0, 0
+        self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
+        self.unlabelled = 0  # batches whose labels are all ignored
+        self.sized = 0  # batches whose tokens are counted
+        self.others = 0  # of these, those of loaders that no collator of quadrat made
+        self.unknown = 0  # batches with tokens, of which nothing says how many are padding
+        self.lengths: Counter[int] = Counter()
+        self.recent: list[int] = []  # lengths that are added to these together, which is faster
+        self.widths: Counter[int] = Counter()  # of batches that trim would cut
+        self.options: Counter[str] = Counter()  # how many Trainers, loaders and pipelines each of them met
+        self.elsewhere: Counter[str] = Counter()  # batches, rows and tokens of pipelines, and of tokenizers in loops
+        self.said: set[str] = set()  # of loaders
+        self.written = 0.0  # when numbers were left last
+        self.is_done = False
+
+    def add(self, seconds: float, batch: Any, collator: Any) -> None:
+        """Adds a batch that a collator made in this time."""
+        options = getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_quadrat_completions", 1)
+        sizes, unlabelled = sizes_of(batch, *options), is_unlabelled(batch)
+        self.own.computed, self.own.is_counted = sizes.computed, True
+        with self.lock:
+            self.seconds += seconds
+            self.unlabelled += unlabelled
+            self._add(sizes)
+        if unlabelled:
+            say_once("unlabelled", f"a batch has {UNLABELLED}: look at what truncates rows and ignores labels")
+        self._leave_at_times()
+
+    def add_of_loader(self, fetcher: Any, batch: Any) -> None:
+        """Adds a batch of a loader, unless a collator has added it, or a pipeline does."""
+        collate: Any = vars(fetcher).get("collate_fn")
+        if (
+            counting()
+            and not self.own.is_counted
+            and getattr(collate, "__module__", "") != "transformers.pipelines.base"
+        ):
+            with contextlib.suppress(Exception):  # a batch of any kind
+                sizes = sizes_of(batch, None)
+                with self.lock:
+                    self._add(sizes)
+                    self.others += sizes.computed > 0
+        self._leave_at_times()
+
+    def _add(self, sizes: Sizes) -> None:
+        self.computed += sizes.computed
+        self.tokens += sizes.tokens
+        self.cut += sizes.cut
+        self.sized += sizes.computed > 0
+        self.unknown += sizes.is_unknown
+        if sizes.cut:
+            self.widths[sizes.width] += 1
+        self.recent += sizes.lengths
+        if len(self.recent) > _MOST_RECENT:
+            self._add_recent()
+
+    def _add_recent(self) -> None:
+        self.lengths.update(self.recent)
+        self.recent.clear()
+
+    def _leave_at_times(self) -> None:
+        """A worker may end without notice."""
+        if os.getpid() != OPTIONS.process and time.monotonic() > self.written + _EVERY:
+            with contextlib.suppress(OSError):
+                _leave()
+
+    def add_elsewhere(self, where: str, sizes: Sizes) -> None:
+        """Adds a batch that neither a collator nor a loader made."""
+        found = (1, len(sizes.lengths), sizes.computed, sizes.tokens)
+        if counting():
+            with self.lock:
+                self.unknown += sizes.is_unknown
+                if sizes.computed:
+                    names = (f"{where} {name}" for name in COUNTED)
+                    self.elsewhere.update(dict(zip(names, found, strict=True)))
+
+    def recount(self, batch: Any) -> None:
+        """Takes back the tokens of this thread's last batch, which was trimmed or filled since, for those it has."""
+        shape = batch["attention_mask" if "attention_mask" in batch else "input_ids"].shape
+        less = self.own.computed - math.prod(shape)
+        with self.lock:
+            self.computed -= less
+            self.cut -= max(less, 0)
+            self.trimmed += max(less, 0)
+        self.own.computed -= less
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        with self.lock:
+            self._add_recent()
+        made = quadrat.stats()
+        batches = made.compiled + made.fell_back
+        is_worker = multiprocessing.parent_process() is not None
+        return {
+            **made._asdict(),
+            **{name: getattr(self, name) for name in (*NUMBERS, *_COUNTERS)},
+            **self.waits.as_dict(),
+            "workers": int(is_worker and batches > 0),
+            "batches_of_workers": batches * is_worker,
+        }
+
+
+TALLY = _Tally()
+
+
+def say(text: str) -> None:
+    """Writes a line to standard error."""
+    if not OPTIONS.quiet and sys.stderr is not None:
+        complain(f"quadrat run: {text}")
+
+
+def say_once(name: str, text: str) -> None:
+    """Says what no process of this run has said under this name."""
+    with contextlib.suppress(OSError):
+        (_folder() / name).touch(exist_ok=False)
+        say(text)
+
+
+def _folder() -> Path:
+    """Where the processes of this run leave what others read. Raises OSError."""
+    folder = Path(OPTIONS.folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
+def _leave() -> None:
+    """Leaves the numbers of this process in a file. Raises OSError."""
+    folder, own = _folder(), os.getpid()
+    TALLY.written = time.monotonic()
+    name = f"main-{own}.json" if own == OPTIONS.process else f"{own}.json"
+    part = folder / f"{name}.part"
+    part.write_text(json.dumps(TALLY.as_dict()))
+    part.rename(folder / name)
+
+
+def finish() -> None:
+    """Leaves the numbers of this process, once."""
+    if not TALLY.is_done:
+        TALLY.is_done = True
+        with contextlib.suppress(OSError):
+            _leave()
