@@ -160,13 +160,9 @@ class _Launches:
         if place.offsets < 0 or out.numel() == 0:
             return
         separator, start = self.plan.options[3:5]
-        value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
-        if action == SHIFT:
-            fill = bits_of(separator, kind)
-        elif action == POSITIONS:
-            value = bits_of(start, kind)
-        elif action == SEQUENCES:
-            fill = bits_of(-1, kind)
+        gap = {SHIFT: separator, SEQUENCES: -1}.get(action, place.fill)
+        fill = 0 if gap is None else bits_of(gap, kind)
+        value = bits_of(start, kind) if action == POSITIONS else 0
         if action != BOUNDS:
             self._sizes[place.offsets] = out.numel()
         values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)

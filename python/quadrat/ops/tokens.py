@@ -15,30 +15,20 @@ from quadrat.ops._tracked import operators
 from quadrat.support.tensors import recording
 
 
-class _Take(torch.autograd.Function):
+class _Moved(torch.autograd.Function):
+    """`take_here`, or with a shape `put_here`: each is the derivative of the other."""
+
     @staticmethod
-    def forward(ctx: Any, values: Any, indices: Any, lead: int) -> Any:
+    def forward(ctx: Any, values: Any, indices: Any, lead: int, shape: tuple[int, ...] | None) -> Any:
         ctx.save_for_backward(indices)
-        ctx.shape = tuple(values.shape[:lead])
-        return take_here(values, indices, lead)
+        ctx.lead, ctx.shape = lead, tuple(values.shape[:lead]) if shape is None else None
+        return take_here(values, indices, lead) if shape is None else put_here(values, indices, shape)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         (indices,) = ctx.saved_tensors
-        return put(gradient, indices, ctx.shape), None, None
-
-
-class _Put(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
-        ctx.save_for_backward(indices)
-        ctx.lead = len(shape)
-        return put_here(values, indices, shape)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        (indices,) = ctx.saved_tensors
-        return take(gradient, indices, ctx.lead), None, None
+        back = take(gradient, indices, ctx.lead) if ctx.shape is None else put(gradient, indices, ctx.shape)
+        return back, None, None, None
 
 
 def layout_of(mask: Any) -> MaskLayout:
@@ -54,8 +44,9 @@ def take(values: Any, indices: Any, lead: int = 1) -> Any:
     """As `take_here`, with its gradient: where a number comes twice, one of its gradients."""
     if recording():
         return operators().take_tokens(values.reshape(-1, *values.shape[lead:]), indices)
-    way = _Take.apply if values.requires_grad and torch.is_grad_enabled() else take_here
-    return way(values, indices, lead)
+    if values.requires_grad and torch.is_grad_enabled():
+        return _Moved.apply(values, indices, lead, None)  # type: ignore[no-untyped-call]
+    return take_here(values, indices, lead)
 
 
 def put(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
@@ -63,5 +54,6 @@ def put(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     if recording():
         out = operators().put_tokens(values, indices, math.prod(shape))
         return out if len(shape) == 1 else out.reshape(*shape, *values.shape[1:])
-    way = _Put.apply if values.requires_grad and torch.is_grad_enabled() else put_here
-    return way(values, indices, shape)
+    if values.requires_grad and torch.is_grad_enabled():
+        return _Moved.apply(values, indices, len(shape), shape)  # type: ignore[no-untyped-call]
+    return put_here(values, indices, shape)
