@@ -50,6 +50,12 @@ EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 @pytest.mark.parametrize("way", [EXCHANGE, None], ids=["exchange", "fallback"])
 @given(outputs=OUTPUTS)
 def test_outputs_stand_side_by_side(way, outputs):
+    with pytest.MonkeyPatch.context() as patch:  # where no fixture is, too
+        patch.setattr(shared, "_BY_VALUE", -1)
+        assert_side_by_side(way, outputs)
+
+
+def assert_side_by_side(way, outputs):
     made = _core.allocate_batch(sharing(way), True, outputs)
     assert len(made) == len(outputs)
     filled = [(tensor, address) for tensor, address in made if tensor.numel()]

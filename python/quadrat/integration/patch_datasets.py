@@ -79,7 +79,7 @@ def _getitem(self: Any, key: Any) -> Any:
         except Exception as error:
             from quadrat.planning.fallback import raise_saying  # which imports transformers
 
-            raise_saying(error, _null_among(self, key))
+            raise_saying(error, _null_among(self, key) if "'NoneType' object" in str(error) else None)
     if ((known := _stored.get(self)) is None or not known.skips_row()) and 0 <= key < 2**63:
         stored = _of(self, known)
         try:
@@ -91,14 +91,14 @@ def _getitem(self: Any, key: Any) -> Any:
 
 
 def _null_among(dataset: Any, keys: Any) -> str | None:
-    """Which of several rows in a format of arrays is null, with what to do."""
+    """Which of several rows in a format of arrays is null where lists are read, with what to do."""
     if dataset._format_type is None or isinstance(keys, (int, str)):
         return None
     with contextlib.suppress(Exception):  # the error stands alone
         stored = dataset.with_format("arrow")
         for row in range(len(dataset))[keys] if isinstance(keys, slice) else keys:
             for name, column in zip(dataset.column_names, stored[int(row)].columns, strict=True):
-                if column.null_count:
+                if column.null_count and column.type.num_fields and name in (dataset._format_columns or (name,)):
                     return f"column {name!r}, row {row} is null; give the row a value, or filter it out"
     return None
 
