@@ -37,10 +37,11 @@ class Work:
     reference: Any = None
 
     def forget(self) -> None:
-        """Makes the next batch the first of its kind."""
+        """Makes the next batch the first of its kind. The epoch, in shared memory, is as old as the collator."""
         if self.collator is not None:
-            for name in [name for name in vars(self.collator) if name.startswith("_quadrat")]:
-                delattr(self.collator, name)
+            for name in vars(self.collator).keys() - {"_quadrat_epoch"}:
+                if name.startswith("_quadrat"):
+                    delattr(self.collator, name)
 
 
 class States:
