@@ -120,6 +120,8 @@ class Rows:
         return row
 
 class Short(IterableDataset):
+    def __repr__(self):
+        return "Short"
     def __len__(self):
         return 1
     def __iter__(self):
@@ -320,6 +322,17 @@ def test_sentences_of_what_helps(monkeypatch, loop, fewer, said):
     made = {**loop, "batches": 3, "share": loop["waited"] / 10, "share_of_run": 0.5, "gains": gains(loop, fewer)}
     _, advice = loop_sentences({"training": made}, {"training": "--max-tokens 9"})
     assert said in advice
+
+
+def test_short_loops_are_reported_without_advice():
+    made = {
+        **loop_of(0.2, 0.3),
+        "batches": 3,
+        "share": 0.4,
+        "share_of_run": 0.5,
+        "gains": gains(loop_of(0.2, 0.3), 0.9),
+    }
+    assert len([*loop_sentences({"training": made}, {"training": "--max-tokens 9"})]) == 1
 
 
 def test_loops_of_processes_are_added():

@@ -25,6 +25,7 @@ _NAMES = (
 )
 # A saving below this share of a loop is not worth a change.
 _LITTLE = 0.05
+_SHORT = 1.0  # seconds of a loop that say nothing of a longer one
 _MOST_PASSES = 1_000  # with more, those that are over are added up
 
 _now = time.perf_counter
@@ -311,6 +312,8 @@ def loop_sentences(loops: dict[str, Any], remedies: dict[str, str]) -> Iterator[
             f"{loop['share_of_run']:.1%} of the run; fetching rows took {fetching:.3g} s, collating {collating:.3g} s"
             f"{' in its workers' * (workers > 0)}, and the model {loop['model']:.3g} s"
         )
+        if whole < _SHORT:
+            continue
         helps = []
         if gain["fewer_tokens"] > _LITTLE * whole:
             helps.append(f"{remedies[kind]} saves about {gain['fewer_tokens']:.3g} s")
