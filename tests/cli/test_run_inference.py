@@ -136,6 +136,7 @@ def test_training_on_sentences(tmp_path):
     (said, counts), (said_by_tokens, by_tokens) = told
     name = "training of sentence-transformers"
     assert counts[f"{name} rows"] == by_tokens[f"{name} rows"] == 96
+    assert all(one.startswith(name) for one in (*counts, *by_tokens))  # not what a model card tokenises
     assert counts[f"{name} tokens"] == by_tokens[f"{name} tokens"]
     assert counts[f"{name} computed"] > by_tokens[f"{name} computed"]
     assert "tokens were padding; --max-tokens auto trains on rows of similar length together\n" in said

@@ -129,7 +129,7 @@ def test_what_cannot_be_chosen(folder, tmp_path):
 
 def test_a_run_that_is_resumed(folder, tmp_path, caplog):
     """It goes on with the rows that are left of the epoch, and with the batches of the next one."""
-    options = {"save_strategy": "steps", "save_steps": 3, "save_total_limit": 1}
+    options = {"save_strategy": "steps", "save_steps": 3}
     whole = trainer_of(folder, tmp_path / "whole")
     quadrat.batch_by_tokens(whole)
     first, second = batches_of(whole)

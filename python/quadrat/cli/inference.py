@@ -43,11 +43,24 @@ def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], Any]) -> 
     """Counts the batches of sentence-transformers; with `told`, they are chosen by length."""
     from sentence_transformers.base.data_collator import BaseDataCollator
 
-    from quadrat.integration.patch_sentences import PLACES, InWindows, swaps
+    from quadrat.integration.patch_sentences import LOOPS, PLACES, InWindows, swaps
     from quadrat.integration.switch import Patch, Switch
 
     def count_batch(batch: Any, _: Any) -> None:
-        count(_SENTENCES, sizes_of(batch, None))
+        if getattr(of_thread(), "computes", False):  # cards of models tokenise data sets, too
+            count(_SENTENCES, sizes_of(batch, None))
+
+    def computing(call: Any) -> Any:
+        @functools.wraps(call)
+        def computes(self: Any, *args: Any, **options: Any) -> Any:
+            own = of_thread()
+            own.computes = True
+            try:
+                return call(self, *args, **options)
+            finally:
+                own.computes = False
+
+        return computes
 
     def count_columns(batch: Any, _: Any) -> None:
         of_thread().is_counted = True  # else the loader counts it
@@ -61,6 +74,8 @@ def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], Any]) -> 
         InWindows.collated = _counted(InWindows.collated, count_batch, of_thread)  # type: ignore[method-assign]
         changed = swaps(told)
         Patch("run", Switch(lambda: changed, others=lambda: PLACES))
+    for cls, name, _ in LOOPS:
+        setattr(cls, name, computing(getattr(cls, name)))
 
 
 def patch_tokenizers(count: Count, of_thread: Callable[[], Any]) -> None:

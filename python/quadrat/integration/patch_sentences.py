@@ -30,7 +30,7 @@ _AT_A_TIME = 64  # of these, texts of similar length that are tokenised together
 _MASK, _TOKENS = "attention_mask", "token_embeddings"
 _INPUTS = ("inputs", "sentences")
 # Each class, its method, and what this takes of a model's outputs.
-_LOOPS = (SentenceTransformer, "encode", "sentence_embedding"), (CrossEncoder, "predict", "scores")
+LOOPS = (SentenceTransformer, "encode", "sentence_embedding"), (CrossEncoder, "predict", "scores")
 
 
 class _Unknown(Exception):  # noqa: N818 - a signal
@@ -155,7 +155,7 @@ def _by_length(cls: Any, name: str, output: str, told: Told) -> Swap:
 
 def swaps(told: Told = log) -> list[Swap]:
     """The swaps in `PLACES`; `told` gets each model with several inputs, and why its batches stay, if they do."""
-    return [_by_length(*one, told) for one in _LOOPS]
+    return [_by_length(*one, told) for one in LOOPS]
 
 
 PLACES = SentenceTransformer, CrossEncoder
