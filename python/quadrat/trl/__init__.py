@@ -17,7 +17,7 @@ with needs("quadrat.trl"):
     import trl  # noqa: F401 - before all that imports parts of it
 
 from quadrat._names import public
-from quadrat.trl import dpo, reward, sft  # noqa: F401
+from quadrat.trl import dpo, padding, reward, sft  # noqa: F401
 
 kto: ModuleType | None
 tpo: ModuleType | None
