@@ -237,7 +237,9 @@ def kernels() -> None:
     def row(case: Record) -> list[str]:
         name = case["other"]
         other, own = (measured(case, way, "graph_ns") for way in (name, "quadrat"))
-        graph = [""] * 3 if None in (own, other) else [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)]
+        graph = [""] * 3
+        if None not in (own, other):
+            graph = [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)]
         return [case["of"], name, *(cell(case) for cell in against(name)), *graph]
 
     headings = "case | compared with | its time | quadrat | speed-up"
