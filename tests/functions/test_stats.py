@@ -49,7 +49,7 @@ def test_planned_remembered_and_fallen_back():
     assert cause.startswith("DataCollatorWithPadding: fell back to transformers: column 'scores'")
     assert cause.endswith("; give all rows of the column one element type, for example floats alone")
     assert quadrat.stats(reset=True) == stats
-    assert quadrat.stats() == (0, 0, 0, {})
+    assert quadrat.stats() == (0, 0, 0, {}, 0)
 
 
 def test_each_batch_of_tokenizer_pad_counts():
@@ -63,7 +63,7 @@ def test_errors_are_no_batches():
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     with pytest.raises(ValueError, match="position 0"):
         collator([{"input_ids": ["a"]}])
-    assert quadrat.stats() == (0, 0, 0, {})
+    assert quadrat.stats() == (0, 0, 0, {}, 0)
 
 
 def test_flattening_without_a_plan_is_counted_once():
@@ -147,7 +147,7 @@ def test_a_copied_process_begins_at_zero():
     queue = context.Queue()
     process = context.Process(target=in_child, args=(queue,))
     process.start()
-    assert queue.get(timeout=60) == (0, 0, 0, {})
+    assert queue.get(timeout=60) == (0, 0, 0, {}, 0)
     process.join()
     assert quadrat.stats().compiled == 1
 
