@@ -336,7 +336,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fine-tune a small BERT in three ways, and compare losses and times.")
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--text", type=Path, help="labelled texts, .txt or .jsonl; without, docstrings of packages")
-    parser.add_argument("--per-package", type=positive, default=320, help="docstrings of each package")
+    parser.add_argument("--per-package", type=positive, default=400, help="docstrings of each package")
     parser.add_argument("--batch-size", type=positive, default=32, help="texts per batch")
     parser.add_argument("--epochs", type=positive, default=2, help="epochs of each run")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split, weights and order")
