@@ -59,7 +59,6 @@ import quadrat
 MAX_TOKENS = 512
 HELD_OUT = 0.1  # of the texts
 LEARNING_RATE = 3e-3
-WINDOW = 512
 SMOOTHED = 10  # steps of which a loss in the picture is the mean
 WAYS = ("transformers", "quadrat, token budget", "quadrat, same batches")
 
@@ -233,8 +232,8 @@ def run(way: str, task: Task, options: argparse.Namespace) -> Outcome:
         if not trainer.args.disable_tqdm:
             trainer.add_callback(QuietBar)
         if way == WAYS[1]:
-            # Rows are sorted by length within windows; small ones mix these few texts better.
-            quadrat.batch_by_tokens(trainer, window=WINDOW)
+            # Rows are sorted by length within windows; small ones mix texts more, and pad more.
+            quadrat.batch_by_tokens(trainer, window=options.window)
         start = time.perf_counter()
         trainer.train()
         moments, collation = [moment - start for moment in trainer.moments], [*timed.seconds]
@@ -340,6 +339,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=positive, default=32, help="texts per batch")
     parser.add_argument("--epochs", type=positive, default=2, help="epochs of each run")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split, weights and order")
+    parser.add_argument("--window", type=positive, default=512, help="rows that are sorted by length at a time")
     parser.add_argument("--gpu", action="store_true", help="train a model of the size of bert-base on a GPU")
     parser.add_argument("--picture", type=Path, default=Path("build/demo.png"), help="file of the picture")
     return parser.parse_args()

@@ -87,17 +87,21 @@ SentenceTransformer(sys.argv[1], device="cpu").encode(texts, batch_size=12)
 """
 
 
+def reports(folder, script, *options):
+    """What `quadrat run` says of a script that is given a small encoder, and its report; then with these options."""
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
+    (folder / "script.py").write_text(script)
+    standins.save_encoder(folder / "model")
+    for given in ([], options):
+        found = ran(folder, [*RUN, "--report", "report.json", *given], "script.py", "model")
+        assert found.returncode == 0, found.stderr
+        yield found.stderr, json.loads((folder / "report.json").read_text())
+
+
 @pytest.mark.slow
 def test_sentences_are_counted(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
-    (tmp_path / "script.py").write_text(SENTENCES)
-    standins.save_encoder(tmp_path / "model")
-    told = []
-    for options in ([], ["--inference"]):
-        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py", "model")
-        assert found.returncode == 0, found.stderr
-        assert "as before" not in found.stderr
-        told.append(json.loads((tmp_path / "report.json").read_text()))
+    said, told = zip(*reports(tmp_path, SENTENCES, "--inference"), strict=True)
+    assert "as before" not in "".join(said)
     counts, by_length = (one["elsewhere"] for one in told)
     assert counts["sentence-transformers batches"] == 8
     assert counts["sentence-transformers rows"] == by_length["sentence-transformers rows"] == 96
@@ -125,15 +129,8 @@ SentenceTransformerTrainer(model, args, train_dataset=rows, loss=MultipleNegativ
 
 @pytest.mark.slow
 def test_training_on_sentences(tmp_path):
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose trainer is run, is not installed")
-    (tmp_path / "script.py").write_text(TRAINING)
-    standins.save_encoder(tmp_path / "model")
-    told = []
-    for options in ([], ["--max-tokens", "auto"]):
-        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py", "model")
-        assert found.returncode == 0, found.stderr
-        told.append((found.stderr, json.loads((tmp_path / "report.json").read_text())["elsewhere"]))
-    (said, counts), (said_by_tokens, by_tokens) = told
+    (said, before), (said_by_tokens, after) = reports(tmp_path, TRAINING, "--max-tokens", "auto")
+    counts, by_tokens = before["elsewhere"], after["elsewhere"]
     name = "training of sentence-transformers"
     assert counts[f"{name} rows"] == by_tokens[f"{name} rows"] == 96
     assert all(one.startswith(name) for one in (*counts, *by_tokens))  # not what a model card tokenises

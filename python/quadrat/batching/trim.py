@@ -11,6 +11,7 @@ import numpy as np
 
 from quadrat.input.rows import MAIN
 from quadrat.ragged.source import RowSource
+from quadrat.support.around import Around
 from quadrat.support.arrays import IntArray
 from quadrat.support.kinds import KINDS
 from quadrat.support.tensors import is_tensor
@@ -136,17 +137,6 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of an array or a tensor in host memory; empty for all else."""
     known = value.is_cpu if is_tensor(value) else isinstance(value, np.ndarray)
     return tuple(value.shape) if known else ()
-
-
-class Around:
-    """A collator around another one, which is asked for all that this one does not have."""
-
-    collator: Any
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "collator":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.collator, name)
 
 
 class Trimmed(Around):

@@ -99,7 +99,7 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
 
 
 def _padding(total: dict[str, Any], *, trims: bool) -> tuple[str, list[str]]:
-    """What makes batches of fewer tokens, and the sentences on padding."""
+    """The options that would have fewer tokens computed, and the sentences on padding."""
     stored = total["cut"] > LITTLE_PADDING * total["computed"]
     tokens = (total["with_max_tokens"] or {}).get("max_tokens")
     budget = "--trim " * (stored and not trims) + f"--max-tokens {tokens}"

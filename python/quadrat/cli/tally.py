@@ -1,4 +1,4 @@
-"""What a process of `quadrat run` counts, and the folder where it leaves the numbers for the report."""
+"""Counts of a process of `quadrat run`, and the folder where it leaves them for the report."""
 
 from __future__ import annotations
 

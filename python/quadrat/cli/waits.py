@@ -42,7 +42,7 @@ class _Pass:
 
 
 class _Own(threading.local):
-    """What a thread does now."""
+    """The state of a thread: it waits for a batch, makes one, or computes one."""
 
     computed = 0  # the tokens of its last batch
     inside = False  # whether a collator, or what calls tokenizers, makes a batch: what tokenizers do does not count

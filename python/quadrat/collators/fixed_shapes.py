@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from quadrat.batching.shapes import ShapePlan
-from quadrat.batching.trim import Around
 from quadrat.input.rows import MAIN
+from quadrat.support.around import Around
 from quadrat.support.tensors import is_tensor
 
 # Other than 0 and what the collator pads with.

@@ -120,7 +120,7 @@ def unlike_tested(twin: str) -> str | None:
 
 
 def key_of(twin: str) -> str | None:
-    """What stands for all code that `twin` imitates; None where some has no source."""
+    """A key of all code that `twin` imitates; None where some has no source."""
     return remembered.key("" if (code := CODE[name]) is None else fingerprint(code) for name in IMITATED[twin])
 
 

@@ -19,7 +19,7 @@ def path() -> Path:
 
 
 def key(fingerprints: Iterable[str | None]) -> str | None:
-    """What stands for this code, and for this version of quadrat; None where some code has no source."""
+    """A key of this code and this version of quadrat; None where some code has no source."""
     found = list(fingerprints)
     if None in found:
         return None

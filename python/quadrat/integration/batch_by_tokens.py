@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 
 from quadrat.batching.shapes import ShapePlan
-from quadrat.batching.trim import Around
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
@@ -18,6 +17,7 @@ from quadrat.integration.evaluate_by_length import evaluate_by_length, require_u
 from quadrat.integration.loader import each_pass, loader_by_tokens
 from quadrat.integration.rows import trainer_of_texts
 from quadrat.integration.token_batches import filled, plan_batches
+from quadrat.support.around import Around
 
 logger = logging.getLogger("quadrat")
 
