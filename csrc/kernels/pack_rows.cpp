@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bit_tree.hpp"
+#include "packs_by_two.hpp"
 #include "sort_rows.hpp"
 
 namespace quadrat {
@@ -256,18 +257,34 @@ std::int64_t pack_first_fit(Span<const std::int64_t> order, const std::int64_t* 
     return packs.packs();
 }
 
-std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_length, std::int64_t* rows,
-                           std::int64_t* offsets, Watch& watch) {
+std::int64_t pack_by_two(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
+                         const SecondLimit& second, std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets,
+                         Watch& watch) {
+    std::int64_t *const pack_of = scratch, *const cursor = pack_of + order.size;
+    PacksByTwo packs(max_length, second.most, cursor + order.size);
+    for (std::int64_t i = 0; i < order.size; ++i) {
+        pack_of[i] = packs.place(lengths[order[i]], second.counts[order[i]]);
+        watch.after(cold);
+    }
+    group(order, pack_of, packs.packs(), cursor, rows, offsets, watch);
+    return packs.packs();
+}
+
+std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_length, const SecondLimit& second,
+                           std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
     std::iota(rows, rows + lengths.size, std::int64_t{0});
     offsets[0] = 0;
-    std::int64_t packs = 0, room = 0;
+    std::int64_t packs = 0, room = 0, counts = 0;
     watch.stretches(lengths.size, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            if (packs == 0 || lengths[row] > room) {
+            const std::int64_t count = second.counts == nullptr ? 0 : second.counts[row];
+            if (packs == 0 || lengths[row] > room || count > counts) {
                 offsets[packs++] = row;
                 room = max_length;
+                counts = second.most;
             }
             room -= lengths[row];
+            counts -= count;
         }
     });
     offsets[packs] = lengths.size;
@@ -276,24 +293,31 @@ std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_le
 
 }  // namespace
 
-std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit) {
-    return fit == Fit::best    ? rows + PacksByRoom::scratch(rows, max_length)
-           : fit == Fit::first ? 3 * rows + PacksInOrder::scratch(rows)
-                               : 0;
+std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit, const SecondLimit& second) {
+    if (fit == Fit::in_order) {
+        return 0;
+    }
+    if (second.counts != nullptr) {
+        return 3 * rows + PacksByTwo::scratch(rows, max_length, second.most);
+    }
+    return fit == Fit::best ? rows + PacksByRoom::scratch(rows, max_length) : 3 * rows + PacksInOrder::scratch(rows);
 }
 
-Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, std::int64_t* scratch,
-                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch) {
-    if (max_length < 1 || (fit == Fit::best && max_length > most_in_pack)) {
+Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, const SecondLimit& second,
+                 std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch) {
+    const bool counted = second.counts != nullptr;
+    if (max_length < 1 || (fit == Fit::best && max_length > most_in_pack) || (counted && fit == Fit::first) ||
+        second.most < 0 || (counted && fit == Fit::best && second.most + 1 > most_in_pack / (max_length + 1))) {
         return {Code::bad_argument};
     }
     for (std::int64_t row = 0; row < lengths.size; ++row) {
-        if (lengths[row] < 0 || lengths[row] > max_length) {
-            return {lengths[row] < 0 ? Code::bad_start : Code::row_too_long, row};
+        const std::int64_t count = counted ? second.counts[row] : 0;
+        if (lengths[row] < 0 || lengths[row] > max_length || count < 0 || count > second.most) {
+            return {lengths[row] < 0 || count < 0 ? Code::bad_start : Code::row_too_long, row};
         }
     }
     if (fit == Fit::in_order) {
-        *packs = pack_in_order(lengths, max_length, rows, offsets, watch);
+        *packs = pack_in_order(lengths, max_length, second, rows, offsets, watch);
         return {};
     }
     const Span<std::int64_t> order{scratch, lengths.size};
@@ -301,8 +325,9 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
     std::iota(order.begin(), order.end(), std::int64_t{0});
     sort_rows(lengths.data, order, rows, watch);
     const Span<const std::int64_t> longest_first{order.data, order.size};
-    *packs = fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch)
-                              : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch);
+    *packs = counted ? pack_by_two(longest_first, lengths.data, max_length, second, rest, rows, offsets, watch)
+             : fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch)
+                                : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch);
     return {};
 }
 

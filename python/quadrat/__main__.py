@@ -8,6 +8,7 @@ import signal
 import sys
 from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -78,8 +79,8 @@ def _run(options: Namespace) -> int:
         os.environ["QUADRAT_UNTESTED"] = {"compare": "compare", "compile": "1"}[options.untested]
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "inference", "quiet", "report")
-    return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
+    own = (field.name for field in fields(run.Options))
+    return run.launch(given, run.Options(**{name: getattr(options, name) for name in own if hasattr(options, name)}))
 
 
 def _verify(options: Namespace) -> int:
@@ -143,6 +144,13 @@ def _parser() -> ArgumentParser:
         type=_SIZE,
         metavar="K",
         help="with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K times",
+    )
+    option(
+        "--attention",
+        type=lambda text: text if text == "auto" else _SIZE(text),
+        metavar="C",
+        help="with --max-tokens: have batches take the same time; C: the width in tokens at which attention takes as "
+        "much time as the rest of the model; auto: that of the model",
     )
     option(
         "--trim",

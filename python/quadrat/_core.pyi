@@ -184,7 +184,15 @@ def group_by_length(lengths: _Ints, megabatch: int, rows: _Ints) -> _Failure: ..
 def copy_rows(
     values: int, values_size: int, kind: int, bounds: _Ints, numbers: _Ints, out: int, out_size: int
 ) -> _Failure: ...
-def pack_rows(lengths: _Ints, max_length: int, fit: int, rows: _Ints, offsets: _Ints) -> tuple[_Failure, int]: ...
+def pack_rows(
+    lengths: _Ints,
+    max_length: int,
+    fit: int,
+    rows: _Ints,
+    offsets: _Ints,
+    counts: _Ints | None = None,
+    max_count: int = 0,
+) -> tuple[_Failure, int]: ...
 def plain_lengths(rows: list[Any], name: str) -> _Ints | None: ...
 def measure_rows(
     rows: list[Any], name: str | None, bare: bool, kind: type[Any], first: int, out: _Ints, interop: Interop

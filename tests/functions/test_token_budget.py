@@ -30,6 +30,7 @@ def cases(draw):
         "shuffle": draw(st.booleans()),
         "seed": draw(st.integers(0, 3)),
         "drop_last": draw(st.booleans()),
+        "attention": draw(st.none() | st.floats(0.5, 100.0)),
     }
     return lengths, options
 
@@ -50,7 +51,24 @@ def all_ranks(lengths, options, epoch=0):
 def cost_of(lengths, batch, options):
     multiple_of, sizes = options["multiple_of"], [lengths[row] for row in batch]
     rows, tokens = (len(sizes), max(sizes)) if options["padded"] else (1, sum(sizes))
-    return rows * -(-tokens // multiple_of) * multiple_of
+    if (crossover := options.get("attention")) is None:
+        return rows * -(-tokens // multiple_of) * multiple_of
+    if options["padded"]:
+        return rows * row_cost(-(-tokens // multiple_of) * multiple_of, crossover)
+    return sum(row_cost(size, crossover) for size in sizes)
+
+
+def row_cost(width, crossover):
+    return round(width * (1 + width / crossover))
+
+
+def limit_of(lengths, options):
+    """The cost that the budget stands for: that of its tokens in rows of median width."""
+    if (crossover := options.get("attention")) is None:
+        return options["max_tokens"]
+    multiple_of = options["multiple_of"] if options["padded"] else 1
+    median = sorted(-(-length // multiple_of) * multiple_of for length in lengths)[(len(lengths) - 1) // 2]
+    return round(options["max_tokens"] * (1 + median / crossover))
 
 
 @given(cases(), st.integers(0, 3))
@@ -61,7 +79,9 @@ def test_each_row_once_within_the_budget_and_as_many_batches_on_each_rank(case, 
         return
     assert len({len(batches) for batches in ranks}) == 1
     batches = [batch for share in ranks for batch in share]
-    assert all(batch and cost_of(lengths, batch, options) <= options["max_tokens"] for batch in batches)
+    limit = limit_of(lengths, options)
+    assert all(cost_of(lengths, batch, options) <= limit for batch in batches if len(batch) != 1)
+    assert all(batch and max(lengths[row] for row in batch) <= options["max_tokens"] for batch in batches)
     assert max(map(len, batches)) <= (options["max_batch_size"] or len(lengths))
     rows = [row for batch in batches for row in batch]
     if options["drop_last"]:

@@ -14,14 +14,14 @@ FITS = {"best": _core.FITS.BEST, "first": _core.FITS.FIRST, "in_order": _core.FI
 ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODES.ROW_TOO_LONG, _core.CODES.BAD_START, _core.CODES.BAD_ARGUMENT
 
 
-def run(lengths, max_length, fit, rows, offsets):
-    lengths = np.array(lengths, np.int64)
-    return _core.pack_rows(lengths, max_length, FITS[fit], rows, offsets)
+def run(lengths, max_length, fit, *outputs, counts=None, max_count=0):
+    lengths, counts = np.array(lengths, np.int64), None if counts is None else np.array(counts, np.int64)
+    return _core.pack_rows(lengths, max_length, FITS[fit], *outputs, counts, max_count)
 
 
-def packs_of(guarded, lengths, max_length, fit):
+def packs_of(guarded, lengths, max_length, fit, **second):
     rows, offsets = guarded("int64", len(lengths)), guarded("int64", len(lengths) + 1)
-    failure, count = run(lengths, max_length, fit, rows.array, offsets.array)
+    failure, count = run(lengths, max_length, fit, rows.array, offsets.array, **second)
     assert failure is None
     assert rows.intact()
     assert offsets.intact()
@@ -44,6 +44,44 @@ def rows_to_pack(draw):
 @given(case=rows_to_pack())
 def test_as_the_oracle(guarded, fit, case):
     assert packs_of(guarded, *case, fit) == oracles.pack_rows(*case, fit)
+
+
+@pytest.mark.parametrize("fit", ["best", "in_order"])
+@given(data=st.data())
+def test_with_counts_as_the_oracle(guarded, fit, data):
+    max_length, max_count = data.draw(st.integers(1, 40) | st.just(4096)), data.draw(st.integers(0, 9) | st.just(70))
+    rows = data.draw(
+        st.lists(st.tuples(st.integers(0, max_length) | st.integers(0, 3), st.integers(0, max_count)), max_size=60)
+    )
+    lengths, counts = [length for length, _ in rows], [count for _, count in rows]
+    expected = oracles.pack_rows(lengths, max_length, fit, counts, max_count)
+    assert packs_of(guarded, lengths, max_length, fit, counts=counts, max_count=max_count) == expected
+
+
+def test_many_rows_with_counts(guarded):
+    draw = np.random.default_rng(0)
+    rows = draw.integers(0, 300, 1500).tolist(), 1000, "best"
+    second = {"counts": draw.integers(0, 6, 1500).tolist(), "max_count": 8}
+    assert packs_of(guarded, *rows, **second) == oracles.pack_rows(*rows, **second)
+
+
+@pytest.mark.parametrize(("counts", "code", "row"), [([1, 3, 4], ROW_TOO_LONG, 2), ([1, -1, 2], BAD_START, 1)])
+@pytest.mark.parametrize("fit", ["best", "in_order"])
+def test_names_the_first_row_whose_count_fits_no_pack(guarded, fit, counts, code, row):
+    rows, offsets = guarded("int64", 3), guarded("int64", 4)
+    assert run([1, 2, 3], 9, fit, rows.array, offsets.array, counts=counts, max_count=3) == ((code, row, -1), 0)
+    assert rows.untouched()
+
+
+@pytest.mark.parametrize(
+    ("fit", "max_length", "max_count"), [("first", 9, 3), ("best", 9, -1), ("best", 9, 2**27), ("best", 2**26, 1)]
+)
+def test_needs_room_for_counts(guarded, fit, max_length, max_count):
+    rows, offsets = guarded("int64", 1), guarded("int64", 2)
+    assert run([1], max_length, fit, rows.array, offsets.array, counts=[0], max_count=max_count) == (
+        (BAD_ARGUMENT, -1, -1),
+        0,
+    )
 
 
 @pytest.mark.parametrize("fit", FITS)

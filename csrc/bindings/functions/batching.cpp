@@ -40,20 +40,26 @@ std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
     return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
 }
 
-std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets) {
+std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets,
+                                     const std::optional<Ints>& counts, std::int64_t max_count) {
     const auto how = static_cast<Fit>(fit);
     std::int64_t packs = 0;
     const std::int64_t count = lengths.size();
     require_size(rows, count, "rows");
     require_size(offsets, count + 1, "offsets");
+    if (counts) {
+        require_size(*counts, count, "counts");
+    }
     // Before the scratch is sized by them.
-    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || max_length < 1 ||
-        (how == Fit::best && max_length > most_in_pack)) {
+    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || max_length < 1 || max_count < 0 ||
+        (how == Fit::first && counts) ||
+        (how == Fit::best && (max_length > most_in_pack || (counts && max_count >= most_in_pack / (max_length + 1))))) {
         return {Status{Code::bad_argument}, packs};
     }
-    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how));
+    const SecondLimit second{counts ? counts->data() : nullptr, max_count};
+    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how, second));
     Watch watch(&look_for_signals);
-    const Status status = pack_rows(span_of(lengths), max_length, how, scratch.get(), rows.mutable_data(),
+    const Status status = pack_rows(span_of(lengths), max_length, how, second, scratch.get(), rows.mutable_data(),
                                     offsets.mutable_data(), &packs, watch);
     return {status, packs};
 }
@@ -182,7 +188,7 @@ void register_batching(py::module_& m) {
     m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
     m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a);
     m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
-          WithoutGil());
+          array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
     m.def("plan_batches", &plan, array_arg("lengths"), "budget"_a, "window"_a, array_arg("order"), array_arg("batches"),
           WithoutGil());

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
+from quadrat.batching.cost import AttentionCost
 from quadrat.ops._philox import number_below
 from quadrat.ragged.ragged import Ragged
 from quadrat.ragged.take import copy_rows
@@ -20,6 +21,15 @@ def require_rows(lengths: Any, purpose: str) -> None:
     """Raises ValueError if there are no rows."""
     if not len(lengths):
         raise ValueError(f"lengths are empty: there are no rows to {purpose}")
+
+
+def histogram(values: IntArray) -> tuple[IntArray, IntArray]:
+    """The different values, rising, and how often each occurs."""
+    if int(values.max()) > max(4 * len(values), 1 << 16):
+        return np.unique(values, return_counts=True)
+    counts = np.bincount(values)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 def joins_rows(collator: Any) -> bool:
@@ -61,6 +71,19 @@ class Budget(NamedTuple):
                 f"row {int(lengths.argmax())} has {longest} tokens, more than max_tokens={self.tokens} allow{rounded}; "
                 f"{advice.format(least=least)}"
             )
+
+    def priced(self, cost: AttentionCost | None, lengths: IntArray) -> tuple[IntArray, Budget]:
+        """The costs of rows of these lengths, and the budget in the same unit: its tokens in rows of median width."""
+        if cost is None or not len(lengths):
+            return lengths, self
+        widths, multiple = lengths, self.multiple_of
+        if self.padded and multiple > 1:
+            widths = -(-widths // multiple) * multiple
+        found, counts = histogram(widths)
+        median = found[np.searchsorted(counts.cumsum(), -(-len(widths) // 2))]
+        costs = cost.of_rows(widths) if found[-1] >= len(widths) else cost.of_rows(np.arange(found[-1] + 1))[widths]
+        tokens = round(self.tokens * float(cost.of_tokens(median)))
+        return costs, self._replace(tokens=min(tokens, _core.MOST_BUDGET), multiple_of=1)
 
     def usual_window(self, lengths: IntArray) -> int:
         """The rows of some batches: the last rows of a window are then few of its rows."""

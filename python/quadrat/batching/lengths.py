@@ -13,6 +13,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching.trim import LABELS, MASK, in_batches
+from quadrat.batching.weights import weighted
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
@@ -35,7 +36,9 @@ _NO_TOKENS = (
 _ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
-def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bool = False) -> IntArray:
+def lengths(
+    dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bool = False, weights: Any = None
+) -> IntArray:
     """Return the number of items in each row of a column: what the row takes in a batch, at least.
 
     A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
@@ -53,6 +56,8 @@ def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bo
         trim: whether tokens that `attention_mask` masks do not count, on the side where most of them are. Rows without
             that column, and rows that are masked as a whole, count as they are.
         choices: for multiple choice, whose rows are lists of choices: the number of choices times the longest choice.
+        weights: tokens that rows take besides these, such as those of their images: `[rows]` integers, or the name of
+            a column that holds them.
 
     Returns:
         `[rows]` int64, in items (tokens, for a column of token ids).
@@ -61,7 +66,8 @@ def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bo
         TypeError: when the dataset cannot be indexed by row (an `IterableDataset`, a `DatasetDict`), or a row is null,
             not a list, or (without `choices`) a list of rows or mappings; the message names the row.
         ValueError: when the column is missing, or rows are computed when they are read (`with_transform`); with `trim`,
-            when `attention_mask` or `labels` do not fit: a label of a masked token that is not -100 counts in the loss.
+            when `attention_mask` or `labels` do not fit: a label of a masked token that is not -100 counts in the loss;
+            when there are more or fewer `weights` than rows, or one is negative.
 
     Examples:
         >>> import quadrat
@@ -74,12 +80,14 @@ def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bo
         >>> quadrat.lengths([{"input_ids": [[5, 6, 7], [8]]}, {"input_ids": [[5], [6]]}], choices=True)
         array([6, 2])
     """
+    if weights is not None:
+        parts = parts_of(dataset, (weights,)) if isinstance(weights, str) else [[weights]]
+        return weighted(lengths(dataset, column, trim=trim, choices=choices), parts)
     if trim or choices:
         return in_batches(parts_of(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
-    if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
-        return found
     if isinstance(dataset, (list, tuple)):
-        return measure(_chunks(dataset), len(dataset), column, bare=True)
+        found = _core.plain_lengths(dataset, column) if type(dataset) is list else None
+        return measure(_chunks(dataset), len(dataset), column, bare=True) if found is None else found
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
         return _of_arrow(dataset, column)
     torch = sys.modules.get("torch.utils.data")

@@ -13,7 +13,7 @@ from quadrat.batching.budget import require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.input.items import Pieces
 from quadrat.ops._philox import number_below
-from quadrat.ragged.offsets import tensor_or_array
+from quadrat.ragged.offsets import as_lengths, tensor_or_array
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import IntArray, as_numpy
 
@@ -29,6 +29,8 @@ def plan_packs(
     strategy: Strategy = "best_fit",
     *,
     overlong: Literal["error", "truncate", "split"] = "error",
+    counts: Any = None,
+    max_count: int | None = None,
 ) -> Ragged:
     """Choose which rows form packs of at most `max_length` tokens.
 
@@ -52,6 +54,10 @@ def plan_packs(
             - "split": it becomes pieces of `max_length` tokens and a shorter last one. The row number appears once for
               each piece, and its n-th appearance in `values` (from 0) is the piece that begins at token
               `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
+        counts: `[rows]` integers, a second size of each row, such as the number of its images. Of the packs with the
+            least room for the tokens of a row, "best_fit" then takes one with the least room for the counts. Of rows
+            of equal length, those with the largest counts come first.
+        max_count: the maximum sum of counts in a pack.
 
     Returns:
         A `Ragged` of int64 row numbers, one row per pack, a tensor on the device of `lengths` if that is a tensor,
@@ -61,7 +67,8 @@ def plan_packs(
     Raises:
         TypeError: when `lengths` are not a 1-D array of integers, or `max_length` is not an int.
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
-            `max_length` below 1; for an unknown `strategy` or `overlong`.
+            `max_length` below 1; for an unknown `strategy` or `overlong`; for a count above `max_count`, for one of
+            the two without the other, and for both with "first_fit" or "split".
 
     Examples:
         >>> import quadrat
@@ -71,8 +78,10 @@ def plan_packs(
         [[0, 1], [2], [3, 4]]
         >>> quadrat.batching.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
+        >>> quadrat.batching.plan_packs([5, 3, 8, 2, 6], 16, counts=[1, 0, 2, 0, 1], max_count=2).to_lists()
+        [[2, 1, 3], [4, 0]]
     """
-    packs = Packing.of(max_length, strategy, overlong).packs(lengths_of(lengths)).rows
+    packs = Packing.of(max_length, strategy, overlong, counts, max_count).packs(lengths_of(lengths)).rows
     return Ragged(tensor_or_array(packs.values, lengths), tensor_or_array(packs.offsets, lengths))
 
 
@@ -99,13 +108,27 @@ class Packing(NamedTuple):
     max_length: int
     strategy: Strategy
     overlong: str
+    counts: IntArray | None = None
+    max_count: int = 0
 
     @classmethod
-    def of(cls, max_length: Any, strategy: Any, overlong: Any = "error") -> Packing:
+    def of(
+        cls, max_length: Any, strategy: Any, overlong: Any = "error", counts: Any = None, max_count: Any = None
+    ) -> Packing:
         """Raises TypeError or ValueError for what `plan_packs` does not take."""
         require_choice(strategy, "strategy", _FITS)
         require_choice(overlong, "overlong", _OVERLONG)
-        return cls(number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong)
+        length = number_below(max_length, "max_length", 1 << 63, 1)
+        if counts is None and max_count is None:
+            return cls(length, strategy, overlong)
+        if counts is None or max_count is None:
+            raise ValueError("give counts and max_count, or neither")
+        if strategy == "first_fit" or overlong == "split":
+            raise ValueError("packs with counts are made with strategy='best_fit' or 'in_order', and of whole rows")
+        found, most = as_lengths(counts, "counts"), number_below(max_count, "max_count", 1 << 62)
+        if found.size and int(found.max()) > most:
+            raise ValueError(f"row {int(found.argmax())} has the count {int(found.max())}, above max_count={most}")
+        return cls(length, strategy, overlong, found, most)
 
     def packs(self, lengths: IntArray, order: tuple[int, int] | None = None) -> Packs:
         """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long.
@@ -113,27 +136,35 @@ class Packing(NamedTuple):
         order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
         """
         require_rows(lengths, "pack")
-        moved = None
-        if order is not None and self.strategy != "in_order":
-            moved = random_order(len(lengths), *order, ROWS)
-            lengths = lengths[moved]
+        moved, counts = None, self.counts
+        if counts is not None and len(counts) != len(lengths):
+            raise ValueError(f"there are {len(counts)} counts for {len(lengths)} rows")
+        if self.strategy != "in_order" and (order is not None or counts is not None):
+            moved = np.arange(len(lengths)) if order is None else random_order(len(lengths), *order, ROWS)
+            if counts is not None:  # of rows of equal length those with more first, in each epoch
+                moved = moved[np.argsort(-counts[moved], kind="stable")]
+            lengths, counts = lengths[moved], None if counts is None else counts[moved]
         rows, starts, sizes = pieces_of(lengths, self.max_length, self.overlong)
-        places, offsets = self._packed(sizes)
+        places, offsets = self._packed(sizes, counts)
         rows = places if rows is None else rows[places]
         packs = Ragged(rows if moved is None else moved[rows], offsets)
         return Packs(packs, None if starts is None else Ragged(starts[places], offsets))
 
-    def _packed(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    def _packed(self, sizes: IntArray, counts: IntArray | None) -> tuple[IntArray, IntArray]:
         """The numbers of pieces of these sizes, pack after pack, and the packs' offsets."""
         total = int(sizes.sum())
         limit = min(self.max_length, max(total, 1))  # one pack holds all
+        second = None if counts is None else (counts, min(self.max_count, int(counts.sum())))
         if self.strategy != "best_fit":
-            return packed(sizes, limit, _FITS[self.strategy])
+            return packed(sizes, limit, _FITS[self.strategy], second)
         if limit > _core.MOST_IN_PACK:
             longest = f"{_core.MOST_IN_PACK} with strategy='best_fit', not {self.max_length}"
             raise ValueError(f"max_length must be at most {longest}")
-        best = packed(sizes, limit, _core.FITS.BEST)
-        if len(sizes) > _COMPARED or len(best[1]) - 1 <= -(-total // limit):
+        if second is not None and second[1] >= _core.MOST_IN_PACK // (limit + 1):
+            most = _core.MOST_IN_PACK // (limit + 1) - 1
+            raise ValueError(f"max_count must be at most {most} with max_length={limit} and strategy='best_fit'")
+        best = packed(sizes, limit, _core.FITS.BEST, second)
+        if second is not None or len(sizes) > _COMPARED or len(best[1]) - 1 <= -(-total // limit):
             return best
         return min(best, packed(sizes, limit, _core.FITS.FIRST), key=lambda found: len(found[1]))
 
@@ -164,11 +195,13 @@ def piece_starts(packs: Ragged, max_length: int) -> IntArray:
     return starts
 
 
-def packed(lengths: IntArray, limit: int, fit: int) -> tuple[IntArray, IntArray]:
-    """Row numbers, pack after pack, and the packs' offsets."""
+def packed(
+    lengths: IntArray, limit: int, fit: int, second: tuple[IntArray, int] | None = None
+) -> tuple[IntArray, IntArray]:
+    """Row numbers, pack after pack, and the packs' offsets. second: the counts of rows, and the most of a pack."""
     lengths = np.ascontiguousarray(lengths)
     rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
-    failure, packs = _core.pack_rows(lengths, limit, fit, rows, offsets)
+    failure, packs = _core.pack_rows(lengths, limit, fit, rows, offsets, *(second or ()))
     if failure is not None:
         raise ValueError(f"row {failure[1]} changed its length while it was packed")
     return rows, offsets[: packs + 1].copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching._epoch import random_order
-from quadrat.batching.budget import MOST_ROWS, Budget
+from quadrat.batching.budget import MOST_ROWS, Budget, histogram
+from quadrat.batching.cost import AttentionCost, attention_of
 from quadrat.batching.lengths import lengths_of
 from quadrat.ops._philox import number_below
 from quadrat.support.arrays import IntArray
@@ -70,16 +72,25 @@ class ShapePlan:
         waste = ", ".join(f"{name} {self._waste(at):.1%}" for name, at in zip(counts, self.computed, strict=True))
         return f"ShapePlan({made}{f'; waste by number of shapes: {waste}' if waste else ''})"
 
-    def batches(self, sizes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    def batches(
+        self, sizes: IntArray, rows: IntArray, attention: AttentionCost | None = None
+    ) -> tuple[IntArray, IntArray]:
         """Rows of these sizes by shape, in their order; and batches, `[batches, 3]`: begin, end and cost of each."""
         shape = np.searchsorted([width for _, width in self.shapes], sizes[rows]).astype(np.uint16)
+        costs = self.costs(attention)
         made, first = [], 0
         counts = np.bincount(shape, minlength=len(self.shapes)).tolist()
-        for (most, width), count in zip(self.shapes, counts, strict=True):
+        for (most, _), count, cost in zip(self.shapes, counts, costs, strict=True):
             begins = np.arange(first, first + count, most)
             first += count
-            made.append(np.stack([begins, np.minimum(begins + most, first), np.full(len(begins), most * width)], 1))
+            made.append(np.stack([begins, np.minimum(begins + most, first), np.full(len(begins), cost)], 1))
         return rows[np.argsort(shape, kind="stable")], np.concatenate(made)
+
+    def costs(self, attention: AttentionCost | None = None) -> list[int]:
+        """What a batch of each shape costs, in tokens."""
+        widths = [width for _, width in self.shapes]
+        of_rows = widths if attention is None else attention.of_rows(widths).tolist()
+        return [rows * cost for (rows, _), cost in zip(self.shapes, of_rows, strict=True)]
 
     def fitting(self, rows: int, width: int) -> tuple[int, int]:
         """The first shape that holds so many rows of this width. Raises ValueError."""
@@ -101,6 +112,7 @@ def plan_shapes(
     padded: bool = True,
     pad_to_multiple_of: int = 8,
     max_batch_size: int | None = None,
+    attention: Any = None,
 ) -> ShapePlan:
     """Choose at most `shapes` shapes for batches, which together compute the fewest tokens.
 
@@ -123,6 +135,8 @@ def plan_shapes(
             of those.
         pad_to_multiple_of: each width is a multiple of this.
         max_batch_size: the maximum number of rows in a batch; None: as many as `max_tokens` allow.
+        attention: see `TokenBudgetBatchSampler`: each shape then costs about the same, and the plan and the waste are
+            those of costs instead of tokens. Only for padded batches.
 
     Returns:
         A `ShapePlan`. Printed, it shows the waste of 1, 2, 4 and 8 shapes too, and of batches of any shape.
@@ -141,13 +155,18 @@ def plan_shapes(
     """
     called = "pad_to_multiple_of"
     budget = Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of, called)
-    return _planned(lengths_of(lengths), budget, shapes, called)
+    cost = attention_of(attention)
+    _require_padded(budget, cost)
+    return _planned(lengths_of(lengths), budget, shapes, called, cost)
 
 
-def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[ShapePlan | None, Budget]:
+def with_shapes(
+    shapes: Any, budget: Budget, lengths: IntArray | None, attention: AttentionCost | None = None
+) -> tuple[ShapePlan | None, Budget]:
     """The plan, for a number of shapes or as it was given, and the budget of batches that keep to it."""
     if shapes is None:
         return None, budget
+    _require_padded(budget, attention)
     plan = shapes
     if not isinstance(plan, ShapePlan):
         if lengths is None:
@@ -156,14 +175,18 @@ def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[
                 "shapes=quadrat.batching.plan_shapes(lengths, ...)"
             )
         multiple = 8 if budget.multiple_of == 1 else budget.multiple_of
-        plan = _planned(lengths, Budget.of(budget.tokens, budget.padded, budget.rows, multiple), shapes)
+        of_multiple = Budget.of(budget.tokens, budget.padded, budget.rows, multiple)
+        plan = _planned(lengths, of_multiple, shapes, attention=attention)
     tokens, rows, widest = plan.max_tokens, max(rows for rows, _ in plan.shapes), plan.shapes[-1][1]
     if plan.padded != budget.padded:
         raise ValueError(
             f"the plan is for padded={plan.padded}, not for padded={budget.padded}: give "
             f"quadrat.batching.plan_shapes(..., padded={budget.padded})"
         )
-    if tokens > budget.tokens or rows > budget.rows:
+    limit = budget.tokens
+    if attention is not None:  # batches of short rows have more: at most so many if most rows are long
+        limit = math.ceil(limit * float(attention.of_tokens(widest)))
+    if tokens > limit or rows > budget.rows:
         most = f"{budget.tokens} tokens" + (f" and {budget.rows} rows" if budget.rows < MOST_ROWS else "")
         raise ValueError(f"the plan has batches of {tokens} tokens and {rows} rows, more than {most}: allow more")
     if lengths is not None and (longest := int(lengths.max())) > widest:
@@ -172,7 +195,18 @@ def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[
     return plan, Budget(budget.tokens if plan.padded else widest, rows, 1, plan.padded)
 
 
-def _planned(known: IntArray, budget: Budget, shapes: Any, called: str = "multiple_of") -> ShapePlan:
+def _require_padded(budget: Budget, attention: AttentionCost | None) -> None:
+    if attention is not None and not budget.padded:
+        raise ValueError("shapes of batches that join their rows are totals of tokens: leave out shapes or attention")
+
+
+def _planned(
+    known: IntArray,
+    budget: Budget,
+    shapes: Any,
+    called: str = "multiple_of",
+    attention: AttentionCost | None = None,
+) -> ShapePlan:
     budget.require(known, called)
     count, multiple, padded = number_below(shapes, "shapes", 1 << 32, 1), budget.multiple_of, budget.padded
     if padded:
@@ -181,7 +215,7 @@ def _planned(known: IntArray, budget: Budget, shapes: Any, called: str = "multip
         # Without padding, rows need no sorting: and unsorted, no batch has many more rows than the others.
         free = budget.batched(known, random_order(len(known), 0, 0, 0), 1)
         sizes, rows = free[:, 2], int((free[:, 1] - free[:, 0]).max())
-    found, counts = _histogram(sizes)
+    found, counts = histogram(sizes)
     rounded = np.maximum(-(-found // multiple), 1) * multiple
     firsts = np.flatnonzero(np.diff(rounded, prepend=0))
     widths, counts = rounded[firsts], np.add.reduceat(counts, firsts)
@@ -190,9 +224,13 @@ def _planned(known: IntArray, budget: Budget, shapes: Any, called: str = "multip
     if len(widths) > _MOST_WIDTHS:
         raise ValueError(f"there are {len(widths)} different widths: give a larger {called} than {multiple}")
     count = min(count, len(widths))
-    each = np.minimum(budget.tokens // widths, budget.rows) if padded else np.ones_like(widths)
+    of_rows, tokens = (
+        (widths if attention is None else attention.of_rows(widths)),
+        budget.priced(attention, known)[1].tokens,
+    )
+    each = np.clip(tokens // of_rows, 1, budget.rows) if padded else np.ones_like(widths)
     costs, chosen = np.empty(max(count, *_SHOWN), np.int64), np.empty(count, np.int64)
-    failure = _core.plan_shapes(widths, counts, each, costs, chosen)
+    failure = _core.plan_shapes(of_rows, counts, each, costs, chosen)
     if failure is not None and failure[0] == _core.CODES.ROW_TOO_LONG:
         raise ValueError(
             f"{count} shapes of {len(widths)} widths are too many to compare: give shapes={failure[1]} or fewer, or a "
@@ -203,8 +241,9 @@ def _planned(known: IntArray, budget: Budget, shapes: Any, called: str = "multip
     places = chosen[chosen >= 0]
     made = zip(each[places].tolist() if padded else [rows] * len(places), widths[places].tolist(), strict=True)
     computed: dict[int | None, int] = {at: int(costs[at - 1]) for at in sorted({*_SHOWN, len(places)})}
-    computed[None] = _of_any_shape(widths.tolist(), counts, each.tolist()) if padded else int(free[:, 2].sum())
-    return ShapePlan(list(made), padded, int(known.max()), int(known.sum()), computed)
+    computed[None] = _of_any_shape(of_rows.tolist(), counts, each.tolist()) if padded else int(free[:, 2].sum())
+    total = int((known if attention is None else attention.of_rows(known)).sum())
+    return ShapePlan(list(made), padded, int(known.max()), total, computed)
 
 
 def _of_any_shape(widths: list[int], counts: IntArray, each: list[int]) -> int:
@@ -217,12 +256,3 @@ def _of_any_shape(widths: list[int], counts: IntArray, each: list[int]) -> int:
         rows = min(rows, ends[-1] - begin)
         total, begin = total + rows * widths[at], begin + rows
     return total
-
-
-def _histogram(values: IntArray) -> tuple[IntArray, IntArray]:
-    """The different values, rising, and how often each occurs."""
-    if int(values.max()) > max(4 * len(values), 1 << 16):
-        return np.unique(values, return_counts=True)
-    counts = np.bincount(values)
-    found = np.flatnonzero(counts)
-    return found, counts[found]

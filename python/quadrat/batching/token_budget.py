@@ -13,6 +13,7 @@ import numpy as np
 
 from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
 from quadrat.batching.budget import MOST_ROWS, Budget, ragged_of, require_rows
+from quadrat.batching.cost import attention_of
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, with_shapes
@@ -133,11 +134,18 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             lengths. The rows of a batch then fit one shape, and `quadrat.batching.FixedShapes` fills the batch to it.
             Widths are multiples of `multiple_of`, or of 8 if that is 1. Rows are then not sorted, and `window` does not
             matter.
+        attention: for batches that take the same time, not only the same tokens, because attention takes longer in
+            long rows: the number of tokens c at which attention takes as much time as the rest of the model, or an
+            `AttentionCost`, or a model or its config, of which `AttentionCost.of` computes it. A row of width w then
+            costs `w * (1 + w / c)` instead of w, and a batch as much as `max_tokens` tokens in rows of median length: a
+            batch of short rows has a few more tokens, one of long rows fewer, and a row that costs more is a batch of
+            its own. With `padded=False` the sum is not rounded.
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
         drop_last: as given.
         epoch: the current epoch; see `set_epoch`.
+        max_tokens: the maximum number of tokens in a batch, by which its cost is limited.
         rows: the number of rows.
         shapes: the `ShapePlan`, if there is one.
         world_size, rank: as given.
@@ -145,8 +153,8 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     Raises:
         TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
         ValueError: when `lengths` are empty, or one is negative or above the budget; for a number out of range, a
-            `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
-            batches than ranks, as soon as they are planned.
+            `world_size` above the number of rows, an unknown `overlong`, or `attention` with shapes of joined rows;
+            with `drop_last=True`, when there are fewer batches than ranks, as soon as they are planned.
 
     Examples:
         >>> import quadrat
@@ -176,6 +184,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         drop_last: bool = False,
         overlong: Literal["error", "alone"] = "error",
         shapes: int | ShapePlan | None = None,
+        attention: Any = None,
     ) -> None:
         require_choice(overlong, "overlong", ("error", "alone"))
         self._lengths = lengths_of(lengths)
@@ -184,13 +193,16 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         require_rows(self._lengths, "batch")
         if shapes is None and overlong == "error":
             budget.require(self._lengths, advice="overlong='alone' makes such a row a batch of its own")
-        self.shapes, self._budget = with_shapes(shapes, budget, self._lengths)
+        self._attention = attention_of(attention)
+        self.shapes, limits = with_shapes(shapes, budget, self._lengths, self._attention)
+        self.max_tokens = limits.tokens
+        self._costs, self._budget = limits.priced(self._attention, self._lengths)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        usual = budget.usual_window(self._lengths)
+        usual = self._budget.usual_window(self._costs)
         if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
             usual = window = count if padded else 1
         self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
@@ -211,6 +223,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
                 "seed": self._seed,
                 "drop_last": self.drop_last,
                 "shapes": "" if self.shapes is None else str(self.shapes.shapes),
+                "attention": "" if self._attention is None else str(self._attention),
             }
         )
 
@@ -219,11 +232,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             f"TokenBudgetBatchSampler(rows={self.rows}, max_tokens={self.max_tokens}, "
             f"world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"
         )
-
-    @property
-    def max_tokens(self) -> int:
-        """The maximum cost of a batch."""
-        return self._budget.tokens
 
     @property
     def max_batch_size(self) -> int | None:
@@ -293,7 +301,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
         rows, batches = next(one for one in made if len(one[1]) <= most)
         order = random_order(steps, self._seed, epoch, GROUPS) if self._shuffle else None
-        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=steps, order=order)
+        return rows, self._budget.balanced(self._costs, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""
@@ -313,5 +321,5 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         count = len(self._lengths)
         rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
         if self.shapes is not None and self.shapes.padded:
-            return self.shapes.batches(self._lengths, rows)
-        return rows, self._budget.batched(self._lengths, rows, self._window)
+            return self.shapes.batches(self._lengths, rows, self._attention)
+        return rows, self._budget.batched(self._costs, rows, self._window)

@@ -30,6 +30,7 @@ class Options:
     max_tokens: int | None = None  # of a Trainer's training batches; 0: as many as keep the steps; None: they stay
     group_by_length: bool = False
     evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
+    attention: int | str | None = None  # of `batch_by_tokens`
     shapes: int | None = None  # that a Trainer's training batches are filled to; None: any
     trim: bool = False  # whether a Trainer's training batches lose the padding that all their rows have
     inference: bool = False  # whether pipelines compute rows of similar length together
@@ -64,10 +65,11 @@ def launch(command: list[str], options: Options) -> int:
 
 def _of_trainer(options: Options) -> tuple[str, ...]:
     """The options given that change what a Trainer or a pipeline does. A line says which do nothing beside others."""
-    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "trim", "inference")
+    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "attention", "trim", "inference")
     given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in fields}
     names = [name for name, value in given.items() if value is not None and value is not False]
-    for name, other, acts in (("--group-by-length", "with", False), ("--shapes", "without", True)):
+    needing = ("--group-by-length", "with", False), ("--shapes", "without", True), ("--attention", "without", True)
+    for name, other, acts in needing:
         if name in names and ("--max-tokens" in names) != acts:
             names.remove(name)
             if not options.quiet and os.environ.get("RANK", "0") == "0":

@@ -131,11 +131,18 @@ def _is_of_trainer() -> bool:
     return False
 
 
+def _of_batches() -> dict[str, Any]:
+    """The options of `batch_by_tokens` that were given."""
+    return {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim, "attention": OPTIONS.attention}
+
+
 def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.loader import loader_by_tokens
 
-    TALLY.options.update(name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--trim"))
+    TALLY.options.update(
+        name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--attention", "--trim")
+    )
     try:
         if not isinstance(loader.collate_fn, Collator):
             name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
@@ -143,8 +150,7 @@ def _use_budget(loader: Any) -> None:
                 f"{name} may pad in its own way: if it pads to the longest row, give the loader to "
                 "quadrat.batch_by_tokens"
             )
-        options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
-        made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **options)
+        made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **_of_batches())
         vars(loader).update(vars(made))  # a loader refuses other batches when it has been made
         said = str(numbers)
     except Exception as error:  # the script goes on without
@@ -204,8 +210,7 @@ def _prepare(trainer: Any) -> None:
         _warn_of_packed_rows(trainer)
     with _or_say(trainer, "batches are as before"):
         if OPTIONS.max_tokens is not None:
-            options: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim}
-            _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **options)))
+            _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **_of_batches())))
         elif OPTIONS.group_by_length:
             _group(trainer)
     with _or_say(trainer, "batches are not trimmed"):

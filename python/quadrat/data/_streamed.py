@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat.batching._epoch import Resumable
-from quadrat.batching.lengths import lengths, measure
+from quadrat.batching.lengths import lengths, measure, parts_of
 from quadrat.batching.packing import pieces_of, require_choice
+from quadrat.batching.weights import weighted
 from quadrat.data._grouped import columns_of, with_columns
 from quadrat.data._share import Reader, Share, here, require_rows
 from quadrat.input.items import Pieces
@@ -76,6 +77,7 @@ class StreamOptions(NamedTuple):
     world_size: int
     rank: int
     shards_itself: bool
+    weights: str  # the column of what rows take besides their tokens; empty: none
 
     def checked(self, overlong: Sequence[str]) -> StreamOptions:
         """The same as plain numbers. Raises TypeError or ValueError for one out of range, or another `overlong`."""
@@ -208,16 +210,17 @@ class StreamedDataset(Resumable, _Base):
 
     def _measured(self, parts: list[Any]) -> tuple[LazyTable | list[Any], IntArray, IntArray]:
         """Where the rows that were read are, the place of each there, and its length."""
-        found = together(parts)
+        found, column, weights = together(parts), self._options.column, self._options.weights
         if found is not None and set(self.columns or ()) <= set(found[0].arrow.column_names):
             arrow, places = found[0].arrow, np.array(found[1])
             source = found[0] if self.columns is None else LazyTable(arrow.select(self.columns))
             try:
-                return source, places, lengths(arrow, self._options.column)[places]
+                return source, places, lengths(arrow, column, weights=weights or None)[places]
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
                 pass
         rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is LazyTable else [part])]
-        return rows, np.arange(len(rows)), measure([rows], len(rows), self._options.column)
+        known = measure([rows], len(rows), column)
+        return rows, np.arange(len(rows)), weighted(known, parts_of(rows, (weights,))) if weights else known
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""

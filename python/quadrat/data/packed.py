@@ -41,6 +41,7 @@ class PackedDataset(GroupedDataset):
         shuffle: whether rows of equal length are exchanged at random, and packs are in random order. The number of
             packs is the same in each epoch.
         seed: from 0 to `2**64 - 1`.
+        counts, max_count: a second limit of a pack, see `quadrat.batching.plan_packs`.
 
     Attributes:
         fill: the share of the packs that holds tokens, from 0 to 1.
@@ -71,9 +72,11 @@ class PackedDataset(GroupedDataset):
         lengths: Any = None,
         shuffle: bool = True,
         seed: int = 0,
+        counts: Any = None,
+        max_count: int | None = None,
     ) -> None:
         super().__init__(dataset, columns, column)
-        self._packing = Packing.of(max_length, strategy, overlong)
+        self._packing = Packing.of(max_length, strategy, overlong, counts, max_count)
         self._lengths = measured(dataset, column) if lengths is None else lengths_of(lengths)
         if len(self._lengths) != len(dataset):
             raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
@@ -84,7 +87,7 @@ class PackedDataset(GroupedDataset):
     @property
     def fill(self) -> float:
         """The share of the packs that holds tokens."""
-        longest, _, overlong = self._packing
+        longest, overlong = self._packing.max_length, self._packing.overlong
         sizes = self._lengths if overlong != "truncate" else np.minimum(self._lengths, longest)
         return int(sizes.sum()) / (len(self) * longest)
 

@@ -120,7 +120,7 @@ class PackBlocks:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.columns = columns_of(columns, column)
-        self.max_length, self.strategy, self.overlong = Packing.of(max_length, strategy, overlong)
+        self.max_length, self.strategy, self.overlong = Packing.of(max_length, strategy, overlong)[:3]
         self.column = column
 
     def __call__(self, batch: pa.Table) -> pa.Table:

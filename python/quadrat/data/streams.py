@@ -9,6 +9,7 @@ import numpy as np
 
 from quadrat.batching._epoch import GROUPS, ROWS, random_order
 from quadrat.batching.budget import Budget, ragged_of
+from quadrat.batching.cost import attention_of
 from quadrat.batching.packing import Packing, Strategy
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.data._grouped import as_batch
@@ -63,6 +64,8 @@ class BatchedStream(StreamedDataset):
         shapes: batches of a few shapes, from `quadrat.batching.plan_shapes`, which needs a sample of the lengths; see
             `TokenBudgetBatchSampler`. Of each shape, the batch that is not full is held back. A row that is wider than
             all shapes raises ValueError.
+        attention: see `TokenBudgetBatchSampler`; the rows of median length are those of each window.
+        weights: a column of integers: tokens that a row takes besides its own, such as those of its images.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
@@ -102,16 +105,22 @@ class BatchedStream(StreamedDataset):
         rank: int = 0,
         shards_itself: bool = False,
         shapes: ShapePlan | None = None,
+        attention: Any = None,
+        weights: str | None = None,
     ) -> None:
+        self._attention = attention_of(attention)
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
-        self.shapes, self._budget = with_shapes(shapes, budget, None)
+        self.shapes, self._budget = with_shapes(shapes, budget, None, self._attention)
         limit = budget.tokens // budget.multiple_of * budget.multiple_of
         if self.shapes is not None:
             limit, overlong = self.shapes.shapes[-1][1], "error"
             self._advice = "give a plan with a wider shape"
-        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
+        rows = limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, weights or ""
         shown = "" if self.shapes is None else str(self.shapes.shapes)
-        super().__init__(dataset, columns, options, **self._budget.settings(), shapes=shown)
+        cost = "" if self._attention is None else str(self._attention)
+        super().__init__(
+            dataset, columns, StreamOptions(*rows), **self._budget.settings(), shapes=shown, attention=cost
+        )
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         count = len(sizes)
@@ -119,27 +128,29 @@ class BatchedStream(StreamedDataset):
         fixed = self.shapes is not None and self.shapes.padded
         if self.shapes is not None and fixed:
             rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
-            rows, batches = self.shapes.batches(sizes, rows)
-        else:
-            batches = self._budget.batched(sizes, rows, count if self.shapes is None else 1)
+            rows, batches = self.shapes.batches(sizes, rows, self._attention)
+        costs, budget = self._budget.priced(self._attention, sizes)
+        if not fixed:
+            batches = budget.batched(costs, rows, count if self.shapes is None else 1)
         order = random_order(len(batches), seed, 0, GROUPS) if self._options.shuffle else None
-        steps = self._budget.balanced(sizes, rows, batches, ranks=1, steps=len(batches), order=order)
+        steps = budget.balanced(costs, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
         if self.shapes is not None and fixed:
             most = [self.shapes.fitting(1, int(sizes[rows].max()))[0] for rows in groups]
             return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
-        return groups, [int(self._shares_of_budget(sizes[groups.values], groups).argmin())]
+        return groups, [int(_shares_of(budget, costs[groups.values], groups).argmin())]
 
     def _items(self, units: Units, groups: Ragged) -> Iterator[Any]:
         return (as_batch(units.rows(numbers)) for numbers in groups)
 
-    def _shares_of_budget(self, sizes: IntArray, groups: Ragged) -> Any:
-        """How much of the budget each batch uses up, 1 for all of it."""
-        tokens, most, multiple, padded = self._budget
-        rows = np.diff(groups.offsets)
-        widths = (np.maximum if padded else np.add).reduceat(sizes, groups.offsets[:-1])
-        widths = -(-widths // multiple) * multiple
-        return np.maximum((widths * rows if padded else widths) / tokens, rows / most)
+
+def _shares_of(budget: Budget, sizes: IntArray, groups: Ragged) -> Any:
+    """How much of the budget each batch uses up, 1 for all of it."""
+    tokens, most, multiple, padded = budget
+    rows = np.diff(groups.offsets)
+    widths = (np.maximum if padded else np.add).reduceat(sizes, groups.offsets[:-1])
+    widths = -(-widths // multiple) * multiple
+    return np.maximum((widths * rows if padded else widths) / tokens, rows / most)
 
 
 class PackedStream(StreamedDataset):
@@ -202,7 +213,7 @@ class PackedStream(StreamedDataset):
     ) -> None:
         self._packing = Packing.of(max_length, strategy)
         limit = self._packing.max_length
-        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
+        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, "")
         super().__init__(dataset, columns, options, strategy=strategy)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:

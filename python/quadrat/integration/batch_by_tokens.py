@@ -44,6 +44,7 @@ def batch_by_tokens(
     evaluation: bool = False,
     shapes: int | ShapePlan | None = None,
     trim: bool = False,
+    attention: Any = None,
 ) -> Any:
     """Have a Trainer, or a DataLoader that shuffles, make batches by token budget instead of a constant number of rows.
 
@@ -83,6 +84,8 @@ def batch_by_tokens(
             `quadrat.batching.plan_shapes`.
         trim: for rows that were stored padded: have training batches without the columns that `attention_mask` masks in
             every row, as `DataCollatorWithPadding(trim=True)` does, for any collator; and count rows without them.
+        attention: for batches that take the same time, not only the same tokens, see `TokenBudgetBatchSampler`; "auto":
+            `AttentionCost.of` the Trainer's model.
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences; for a loader,
@@ -115,6 +118,7 @@ def batch_by_tokens(
         (8, 64)
     """
     given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes, "trim": trim}
+    given["attention"] = attention
     if isinstance(trainer, DataLoader):
         if evaluation:
             raise ValueError("a loader has no evaluation: quadrat.batching.map_by_length computes rows by length")

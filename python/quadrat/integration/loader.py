@@ -52,6 +52,7 @@ def loader_by_tokens(
     lengths: Any = None,
     column: str = MAIN,
     window: int | None = None,
+    attention: Any = None,
 ) -> tuple[Any, TokenBatches]:
     """A loader of the same rows by token budget, or the one given where a budget would save nothing; and its numbers.
 
@@ -64,7 +65,7 @@ def loader_by_tokens(
         own = loader.generator or (_name_of(loader.sampler)[0] == "torch" and loader.sampler.generator)
         seed = 0 if world > 1 else (own or torch.default_generator).initial_seed() % 2**64
     given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes, "trim": trim}
-    given |= {"seed": seed, "drop_last": loader.drop_last}
+    given |= {"seed": seed, "drop_last": loader.drop_last, "attention": attention}
     numbers, usual = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, world=world, **given)
     if usual is None:
         return loader, numbers

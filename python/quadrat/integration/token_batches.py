@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 from quadrat.batching.budget import joins_rows, require_rows
+from quadrat.batching.cost import AttentionCost, attention_of
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
@@ -27,13 +29,17 @@ class TokenBatches(NamedTuple):
     max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
     alike: bool  # whether all rows have one width
     changed: bool  # False: batches are as before, because a budget would save nothing
+    attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
     stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
 
     def __str__(self) -> str:
         """The numbers in words."""
         limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
+        budget = f"of at most {self.max_tokens:,} tokens"
+        if self.attention is not None:
+            budget = f"that cost at most as much as {self.max_tokens:,} tokens in rows of median length"
         made = (
-            f"batches of at most {self.max_tokens:,} tokens{limit}: {self.steps:,} steps an epoch instead of "
+            f"batches {budget}{limit}: {self.steps:,} steps an epoch instead of "
             f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
             f"{self.rows_before:,}{'' if self.alike else ': few long or many short ones'}."
         )
@@ -59,6 +65,7 @@ def plan_batches(
     seed: int,
     shapes: int | ShapePlan | None,
     trim: bool,
+    attention: Any = None,
 ) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
     """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
 
@@ -66,7 +73,9 @@ def plan_batches(
         size: the number of rows in a batch without a budget.
         world, accumulated: the number of processes, and of the batches of a step in each.
         drop_last: whether rows that do not fill a batch of each process are left out without a budget.
+        attention: see `batch_by_tokens`.
     """
+    cost = _cost_of(attention, trainer.model)
     collator = trainer.data_collator
     trim = trim or getattr(collator, "trim", False)
     if trim and joins_rows(collator):
@@ -83,18 +92,30 @@ def plan_batches(
         kind = "texts" if texts else "multiple choice" if choices else "pairs of completions"
         raise ValueError(f"batches of {kind} cannot be filled to a few shapes: leave shapes out")
     multiple *= several
+    if cost is not None:  # a row has several sequences
+        cost = replace(cost, crossover=cost.crossover * several, window=cost.window * several)
     narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
     full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
     before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
     tokens, rows, sampler = size * wide, cast("int | None", size), None
     if trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
         options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
-        options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes}
+        options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes, "attention": cost}
         sampler = _sampler(found, size, accumulated, max_tokens, options)
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
     stored = 0 if trim or texts or lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
-    return TokenBatches(*numbers, alike=narrow == wide, changed=sampler is not None, stored=stored), sampler
+    return TokenBatches(
+        *numbers, alike=narrow == wide, changed=sampler is not None, stored=stored, attention=cost
+    ), sampler
+
+
+def _cost_of(attention: Any, model: Any) -> AttentionCost | None:
+    if not isinstance(attention, str) or attention != "auto":
+        return attention_of(attention)
+    if model is None:
+        raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
+    return AttentionCost.of(model)
 
 
 def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:

@@ -59,18 +59,18 @@ def _checked(bounds: IntArray, total: int) -> tuple[IntArray, Facts]:
     return bounds, Facts(first, last, (row, length))
 
 
-def as_lengths(lengths: Any) -> IntArray:
+def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
     """A private copy of lengths, int64 on the CPU, of an array, a tensor or a list. Raises TypeError, ValueError."""
-    array = np.array(as_numpy(lengths, "lengths"))
+    array, one = np.array(as_numpy(lengths, called)), called.removesuffix("s")
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"lengths must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
+        raise TypeError(f"{called} must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
     if array.size and int(array.min()) < 0:
-        raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
+        raise ValueError(f"row {int(array.argmin())} has the negative {one} {int(array.min())}")
     if array.size and (most := int(array.max())) > _LONGEST // array.size:
-        raise ValueError(f"row {int(array.argmax())} has the length {most}: such a batch does not fit into memory")
+        raise ValueError(f"row {int(array.argmax())} has the {one} {most}: such a batch does not fit into memory")
     return array.astype(np.int64, copy=False)
 
 
