@@ -1,5 +1,6 @@
 """QUADRAT_UNTESTED=compare: batches of unknown code are compared, and differences are found."""
 
+import gc
 import json
 import re
 import threading
@@ -100,7 +101,9 @@ def test_another_kind_of_batch_is_compared():
         before = quadrat.stats().compared
 
 
-def test_collators_alike_share_what_was_compared():
+def test_collators_alike_share_what_was_compared(request):
+    gc.disable()  # a collection forgets what collators share
+    request.addfinalizer(gc.enable)
     one = samples.make(quadrat, "DataCollatorWithPadding")
     for _ in range(20):
         quadrat.DataCollatorWithPadding(one.tokenizer)([{"input_ids": [5] * n} for n in (2, 3)])
