@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from datasets import Dataset
 
 import quadrat
-from quadrat.installed import imitated
+from quadrat.installed import imitated, originals
 from quadrat.planning.compared import first_difference
 from support import samples
-from support.compare import assert_same_batch, assert_seeded_alike
+from support.compare import assert_same_batch, assert_same_outcome, assert_seeded_alike, outcome
 from support.isolated import python
-from support.planted import LATE, PLANTS
+from support.planted import LATE, PLANTS, USUAL, converts, even, pads, pads_clips, pads_columns, rows_of
 
 UNFOUND = "another token"  # the change shows for one number, and nothing else tells that batch from those compared
 AS_BEFORE = "another error"  # quadrat has no batch of such rows, and the reference's error comes of itself
@@ -101,6 +102,48 @@ def test_another_kind_of_batch_is_compared():
         before = quadrat.stats().compared
 
 
+@pytest.mark.parametrize(
+    ("call", "original", "features"),
+    [
+        (pads, "PAD", lambda: rows_of(*USUAL)),
+        (pads_columns, "PAD", lambda: rows_of(*USUAL)),
+        (converts, "CONVERT_TO_TENSORS", even),
+        (pads_clips, "FEATURE_PAD", lambda: rows_of(*USUAL)),
+    ],
+)
+def test_functions_are_compiled_after_the_first_batches(call, original, features, unknown):
+    expected = call(features())
+    with quadrat.patch_transformers():
+        for number in range(40):
+            if number == 34:
+                unknown.setattr(originals, original, None)
+            assert_same_batch(expected, call(features()))
+    assert imitated.DIFFERENCES == {}
+    assert 0 < quadrat.stats().compared <= 12
+
+
+def test_errors_of_functions_are_the_references():
+    rows = [{"input_ids": [5], "label": "text"}]
+    expected = outcome(pads, rows)
+    with quadrat.patch_transformers():
+        assert_same_outcome(expected, got := outcome(pads, rows))
+    assert str(got[1]) == str(expected[1])
+
+
+def test_rows_in_arrow():
+    collator = samples.make(quadrat, "DataCollatorWithPadding")
+    reference = samples.make(transformers, "DataCollatorWithPadding")
+    rows = rows_of(5, 3, 6, 4, label=lambda n: 4 - n)
+    stored = quadrat.ArrowDataset(Dataset.from_list(rows))
+    for _ in range(20):
+        assert_same_batch(reference(rows[1:2] * 2), collator(stored.__getitems__([1, 1])))
+    before = quadrat.stats().compared
+    for _ in range(2):
+        assert_same_batch(reference(rows[:1] * 2), collator(stored.__getitems__([0, 0])))
+    assert quadrat.stats().compared == before + 1, "the first with a negative label"
+    assert imitated.DIFFERENCES == {}
+
+
 def test_collators_alike_share_what_was_compared(request):
     gc.disable()  # a collection forgets what collators share
     request.addfinalizer(gc.enable)
@@ -167,6 +210,6 @@ def test_planted_changes_are_found():
             continue
         assert one["differing"] == [], one
         if one["name"] != AS_BEFORE:
-            ((number, text),) = one["told"]
+            (number, text), *_ = one["told"]
             assert number == (LATE if late else 0), one
             assert "of the reference" in text or "the reference warns" in text or "differs afterwards" in text, text

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat.installed import imitated
 from support.compare import assert_identical, assert_same_batch, assert_same_outcome, check_error, outcome
 from support.strategies import row_columns
 
@@ -20,6 +21,7 @@ pytest.importorskip("trl", reason="TRL, whose collators are replaced, is not ins
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import quadrat.trl as ours
+    from quadrat.trl import padding
 
 MULTIPLES = st.sampled_from([None] * 3 + [1, 4, 8, 0, True, 2.0, -1])
 PAD_IDS = st.sampled_from([0, 0, 7, -3, 2**40, 2**70, None, 1.5, True])
@@ -336,3 +338,36 @@ def test_errors_are_those_of_trl():
     assert more.startswith(
         "column 'input_ids' is missing in row 0, which has ['text']; let the trainer prepare the dat"
     )
+
+
+@pytest.fixture
+def compares(monkeypatch):
+    monkeypatch.setenv("QUADRAT_UNTESTED", "compare")
+    imitated.changed.cache_clear()
+    for collator in COLLATORS.values():
+        collator._quadrat_shared.clear()
+    quadrat.stats(reset=True)
+    yield
+    imitated.changed.cache_clear()
+    imitated.DIFFERENCES.clear()
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_is_compiled_after_batches_that_are_compared(name, compares):
+    reference, collator = both(name, pad_token_id=0)
+    rows = [{column: [5] * n for column in COLUMNS.get(name, ("input_ids",))} | {"label": True} for n in (3, 4, 5)]
+    for _ in range(40):
+        assert_same_batch(reference(rows), collator(rows))
+    assert imitated.DIFFERENCES == {}
+    assert quadrat.stats()[2:] == (0, {}, 12)
+
+
+def test_pad_is_compiled_after_calls_that_are_compared(compares, monkeypatch):
+    padding._made.clear()
+    rows = [torch.tensor([1, 2]), torch.tensor([3])]
+    expected = ours.pad(rows)
+    for _ in range(33):
+        assert_same_batch(expected, ours.pad(rows))
+    assert quadrat.stats().compared == 11
+    monkeypatch.setattr(padding, "Original", None)
+    assert_same_batch(expected, ours.pad(rows))

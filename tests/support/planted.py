@@ -8,6 +8,7 @@ in which batches quadrat's outcome was not that of the changed transformers, the
 
 import copy
 import functools
+import importlib.util
 import json
 import os
 import sys
@@ -17,9 +18,11 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import BatchEncoding, SequenceFeatureExtractor
 from transformers.data import data_collator
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+HAS_TRL = importlib.util.find_spec("trl") is not None
 BATCHES, LATE = 40, 29  # a trait that comes late is in this batch first
 
 
@@ -126,6 +129,69 @@ def other_token(batch: Any, features: Any) -> None:
     batch["input_ids"][batch["input_ids"] == 30] = 31
 
 
+def of_other_values(original: Any, *arguments: Any, **options: Any) -> Any:
+    """A change of what a function returns: tensors, in a mapping or alone."""
+    made = original(*arguments, **options)
+    if isinstance(made, torch.Tensor):
+        return made + 1
+    for name, value in made.items():
+        made[name] = value + 1 if isinstance(value, torch.Tensor) else value
+    return made
+
+
+def patched(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same call, with quadrat's functions in the place of transformers' and TRL's."""
+
+    def changed(features: Any) -> Any:
+        import quadrat
+
+        with quadrat.patch(trl=HAS_TRL):
+            return call(features)
+
+    return changed
+
+
+@functools.cache
+def tokenizer() -> Any:
+    from support import samples
+
+    return samples.tokenizer()
+
+
+def pads(features: Any) -> Any:
+    return tokenizer().pad(features, return_tensors="pt")
+
+
+def pads_columns(features: Any) -> Any:
+    columns = {name: [torch.tensor(row[name]) for row in features] for name in features[0]}
+    return tokenizer().pad(columns), columns
+
+
+def converts(features: Any) -> Any:
+    return BatchEncoding({name: [row[name] for row in features] for name in features[0]}).convert_to_tensors("pt")
+
+
+def pads_clips(features: Any) -> Any:
+    clips = [{"input_values": [float(one) for one in row["input_ids"]]} for row in features]
+    return transformers.Wav2Vec2FeatureExtractor().pad(clips, return_tensors="pt")
+
+
+def collates(features: Any) -> Any:
+    return transformers.DataCollatorForSeq2Seq(tokenizer())(features)
+
+
+def collates_for_trl(features: Any) -> Any:
+    from trl.trainer import sft_trainer
+
+    return sft_trainer.DataCollatorForLanguageModeling(pad_token_id=0)(features)
+
+
+def pads_for_trl(features: Any) -> Any:
+    from trl.trainer import utils
+
+    return utils.pad([torch.tensor(row["input_ids"]) for row in features])
+
+
 PADDING, DEFAULT = "DataCollatorWithPadding", "DefaultDataCollator"
 MASKING, SEQ2SEQ = "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
 even = functools.partial(rows_of, 4, 4)
@@ -137,8 +203,9 @@ def uneven() -> list[dict[str, Any]]:
     return rows
 
 
-# Name -> (collator, where it is planted, the change, features, features that show it if the usual ones do not)
-PLANTS: dict[str, tuple[str, Any, str, Any, Late, Late | None]] = {
+# Name -> (collator or a call that is patched, where it is planted, the change, features, features that show it if the
+# usual ones do not)
+PLANTS: dict[str, tuple[Any, Any, str, Any, Late, Late | None]] = {
     "another padding value": (PADDING, PreTrainedTokenizerBase, "_pad", padding_value, lambda: rows_of(*USUAL), None),
     "one more draw": (MASKING, "", "torch_mask_tokens", one_more_draw, lambda: rows_of(*USUAL), None),
     "another dtype": (
@@ -160,9 +227,45 @@ PLANTS: dict[str, tuple[str, Any, str, Any, Late, Late | None]] = {
         *(lambda: even(**label), lambda: even(label=lambda n: -1)),
     ),
     "another error": (PADDING, "", "__call__", other_error, lambda: rows_of(*USUAL), uneven),
+    "another value of tokenizer.pad": (
+        *(pads, PreTrainedTokenizerBase, "pad", of_other_values),
+        *(lambda: rows_of(*USUAL), None),
+    ),
+    "another value in a row": (
+        *(pads, PreTrainedTokenizerBase, "_pad", padding_value),
+        *(lambda: rows_of(4, 4), lambda: rows_of(*USUAL)),
+    ),
+    "another value of convert_to_tensors": (
+        *(converts, BatchEncoding, "convert_to_tensors", of_other_values),
+        *(even, None),
+    ),
+    "another value of a feature extractor": (
+        *(pads_clips, SequenceFeatureExtractor, "pad", of_other_values),
+        *(lambda: rows_of(*USUAL), None),
+    ),
+    "another padding value, all patched": (
+        *(collates, PreTrainedTokenizerBase, "_pad", padding_value),
+        *(lambda: rows_of(*USUAL, **labels), None),
+    ),
     # Nothing tells this batch from those before but a number in it, which no compared batch had.
     "another token": (PADDING, "", "__call__", of_batch(other_token), lambda: rows_of(*USUAL), lambda: rows_of(30, 3)),
 }
+
+
+if HAS_TRL:
+    from trl.trainer import sft_trainer
+    from trl.trainer import utils as of_trl
+
+    PLANTS |= {
+        "another value of TRL's collator": (
+            *(collates_for_trl, sft_trainer.DataCollatorForLanguageModeling, "torch_call", of_other_values),
+            *(lambda: rows_of(*USUAL), None),
+        ),
+        "another value of TRL's pad": (
+            *(pads_for_trl, of_trl, "pad", of_other_values),
+            *(lambda: rows_of(*USUAL), None),
+        ),
+    }
 
 
 def outcome(call: Any, features: Any) -> tuple[Any, ...]:
@@ -189,7 +292,10 @@ def run(name: str) -> dict[str, Any]:
     from support import samples
 
     imitated.FINGERPRINTS.clear()
-    theirs, ours = (samples.make(home, collator) for home in (transformers, quadrat))
+    if callable(collator):
+        theirs, ours = collator, patched(collator)
+    else:
+        theirs, ours = (samples.make(home, collator) for home in (transformers, quadrat))
     differing, told = [], []
     for number in range(BATCHES):
         features = usual() if late is None or number != LATE else late()

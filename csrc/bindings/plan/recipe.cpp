@@ -1,11 +1,14 @@
 #include "recipe.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../errors.hpp"
+#include "../input/python_number.hpp"
 #include "../input/table.hpp"
 #include "../input/view.hpp"
 #include "../input/walk.hpp"
@@ -65,6 +68,23 @@ py::object runner(const py::object& recipes) {
         throw py::error_already_set();
     }
     return function;
+}
+
+// Whether a column of numbers has one below 0. It is asked for each batch, so it looks at Python's ints as they are.
+bool has_negative(const Columns& columns, std::size_t index) {
+    const Column& column = columns.at(index);
+    if ((column.forms & ~(form_number | form_scalar | form_tensor_number)) != 0) {
+        return false;
+    }
+    if (column.forms == form_number && column.objects) {
+        return std::any_of(column.owners.begin(), column.owners.end(), [](const py::object& owner) {
+            std::int64_t value = 0;
+            return owner && read_compact_int(owner.ptr(), &value) && value < 0;
+        });
+    }
+    std::vector<double> numbers(column.rows.size());  // they stay 0 where they do not convert
+    static_cast<void>(columns.numbers(index, numbers.data(), Kind::float64));
+    return std::any_of(numbers.begin(), numbers.end(), [](double one) { return one < 0; });
 }
 
 }  // namespace
@@ -206,14 +226,10 @@ bool Recipe::is_due(const Decision& decision, const Columns& columns) const {
     constexpr std::uint32_t one_row = 1, one_token = 2, negative = 4;
     constexpr std::int64_t first = 8;
     std::uint32_t found = 0;
-    for (const Column& column : columns.columns) {
+    for (std::size_t index = 0; index < columns.columns.size(); ++index) {
+        const Column& column = columns.at(index);
         found |= (column.rows.size() == 1 ? one_row : 0U) | (column.min_length == 1 ? one_token : 0U);
-        for (const py::object& owner : column.owners) {
-            int overflow = 0;
-            if (PyLong_CheckExact(owner.ptr()) && PyLong_AsLongAndOverflow(owner.ptr(), &overflow) < 0) {
-                found |= negative;
-            }
-        }
+        found |= has_negative(columns, index) ? negative : 0U;
     }
     const std::int64_t made = decision.made.fetch_add(1, std::memory_order_relaxed);
     const bool is_new = (found & ~decision.seen.fetch_or(found, std::memory_order_relaxed)) != 0;

@@ -14,7 +14,7 @@ from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
-from quadrat.planning.compared import compared, of_recipes
+from quadrat.planning.compared import compared, is_due_anew, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
@@ -136,7 +136,7 @@ class Collator(Remembering):
                 self._check_options()
                 self._require_known(rows, framework)
                 make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-                compares = imitated.compares(self._imitates)
+                compares = is_due_anew(self, rows, framework)
             elif compares := not why:  # an empty one: the batch is to be compared
                 make = of_recipes(run, self)
             if not why:

@@ -92,6 +92,9 @@ if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name
 
 # By what imitates them: how batches were found to differ from those of unknown code.
 DIFFERENCES: dict[str, str] = {}
+_COMPARED: set[str] = set()  # as the environment asks for when code is looked at
+# What is made once in an epoch or an evaluation: comparing takes as long as transformers alone.
+_NOT_COMPARED = ("EvalLoopContainer", "LengthGroupedSampler")
 
 
 def trusted() -> bool:
@@ -101,8 +104,7 @@ def trusted() -> bool:
 
 def compares(twin: str) -> bool:
     """True if batches of `twin` are compared with those of unknown code, and have not differed so far."""
-    comparing = os.environ.get("QUADRAT_UNTESTED") == "compare" and "ollator" in twin
-    return comparing and twin not in DIFFERENCES and changed(twin) is not None
+    return changed(twin) is not None and twin in _COMPARED and twin not in DIFFERENCES
 
 
 @functools.cache
@@ -110,6 +112,11 @@ def changed(twin: str) -> str | None:
     """The first function or class imitated by `twin` that is unknown; None if all are known, or all are trusted."""
     if not twin or trusted():
         return None
+    _COMPARED.discard(twin)
+    if os.environ.get("QUADRAT_UNTESTED") == "compare" and twin not in _NOT_COMPARED:
+        _COMPARED.add(twin)
+    if twin not in IMITATED:  # code of TRL, which is not looked at
+        return twin if twin in _COMPARED else None
     name = unlike_tested(twin)
     return None if name is None or key_of(twin) in remembered.load().get(twin, ()) else name
 
@@ -125,14 +132,13 @@ def key_of(twin: str) -> str | None:
 
 
 def unknown(twin: str) -> str | None:
-    """The reason to leave batches to the reference, as a warning says once; None if what `twin` imitates is known."""
-    name = changed(twin)
-    if name is None:
-        return None
+    """The reason to leave batches to the reference, as a warning says once; None if the code is known, or compared."""
     if twin in DIFFERENCES:
         return DIFFERENCES[twin]
-    if not compares(twin):
-        _warn_of(name)
+    name = changed(twin)
+    if name is None or compares(twin):
+        return None
+    _warn_of(name)
     return f"{name} of transformers {transformers.__version__} is unknown"
 
 

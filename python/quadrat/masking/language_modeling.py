@@ -256,7 +256,8 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
     try:
         if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
-        if imitated.broken(framework) or imitated.unknown("DataCollatorForLanguageModeling"):
+        twin = "DataCollatorForLanguageModeling"
+        if imitated.broken(framework) or imitated.compares(twin) or imitated.unknown(twin):
             return None
         if framework == "pt":
             require_plain_tensors()

@@ -10,11 +10,11 @@ import random
 import sys
 import threading
 import warnings
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import transformers
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
@@ -22,13 +22,19 @@ from quadrat.input.rows import plain
 from quadrat.installed import imitated
 from quadrat.planning.fallback import FallBack, raise_clearer
 from quadrat.support.counts import count_compared, uncounted
+from quadrat.support.extras import version
+from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
 _FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
 _BEGIN = 40  # characters of a warning
+_FIRST = 8  # batches of a kind, after the first one
+_MOST_KINDS = 1024
+_EDITED = (list, dict)  # besides mappings of transformers: what the reference may edit
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
 _SLOW = "numpy.ndarrays is extremely slow"  # what torch says of the reference, once in a process
 _locks = [threading.RLock()]  # one, of the generators, warnings and logs of the process
+_threads = [0]  # the one in which the reference makes a batch
 _registry: dict[Any, Any] = {}
 
 
@@ -46,23 +52,30 @@ class _Outcome(NamedTuple):
     states: dict[str, Any]
 
 
-def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Any:
+def compared(
+    collator: Any,
+    features: Any,
+    ours: Callable[[Any], Any],
+    reference: Callable[[Any], Any],
+    *,
+    raises: Callable[[Exception, Any, Any], NoReturn] = raise_clearer,
+) -> Any:
     """The reference's batch, or its error; quadrat's is made first, from the same state of all generators.
 
     At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack where
     quadrat does not make such batches.
+
+    collator: also what stands for a function of quadrat. raises: raises an error of the reference, given the features
+    and the collator.
     """
     with _locks[0], uncounted():
-        before, given = _State(collator), features
-        if type(features) is list:
-            with contextlib.suppress(Exception):  # something that cannot be copied
-                given = copy.deepcopy(features)
+        before, given = _State(collator), _copied(features)
         with _quiet():
             got = _called(ours, given, before)
         before.restore()
         if isinstance(got.error, FallBack):
             raise got.error
-        expected = _called(reference, plain(features), before)
+        expected = _called_as_it_is(reference, plain(features), before)
     count_compared()
     difference = _difference(expected, got)
     difference = difference or _edit(collator, features, given)
@@ -71,8 +84,43 @@ def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference
     for one in expected.warned:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
     if expected.error is not None:
-        raise_clearer(expected.error, features, collator)
+        raises(expected.error, features, collator)
     return expected.result
+
+
+def of_reference() -> bool:
+    """True while the reference makes a batch to compare: what quadrat replaces is then the reference's own."""
+    return _threads[0] != 0 and _threads[0] == threading.get_ident()
+
+
+def is_due(made: dict[Any, int], *kind: Any) -> bool:
+    """True for the first nine batches of a kind, the 17th, the 33rd and so on. `made` counts them, as recipes do."""
+    if len(made) > _MOST_KINDS:
+        made.clear()
+    number = made[kind] = made.get(kind, -1) + 1
+    return number < _FIRST or number & (number - 1) == 0
+
+
+def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
+    """True if a batch that no recipe is for is to be compared: another kind, or one that is not remembered."""
+    if not imitated.compares(collator._imitates):
+        return False
+    found = _core.collect(features, None, interop())
+    if found is None:
+        return True
+    names, columns = found
+    traits = (columns.signature(0, 1), *(min(columns.describe(at)[3], 2) for at in range(len(columns))))
+    return is_due(vars(collator).setdefault("_quadrat_compared", {}), framework, names, columns.count(0) == 1, *traits)
+
+
+def _copied(features: Any) -> Any:
+    with contextlib.suppress(Exception):  # something that cannot be copied
+        if isinstance(features, UserDict):  # of transformers; its encodings are not edited
+            copied = copy.copy(features)
+            copied.data = copy.deepcopy(features.data)
+            return copied
+        return copy.deepcopy(features) if type(features) in _EDITED else features
+    return features
 
 
 def of_recipes(run: Any, collator: Any) -> Callable[[Any], Any]:
@@ -91,12 +139,12 @@ def of_recipes(run: Any, collator: Any) -> Callable[[Any], Any]:
 
 def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
     """The first difference of two collators, with what they leave behind, in words; None if there is none."""
-    given = copy.deepcopy(features)
+    given = _copied(features)
     with _locks[0], _quiet():
         before = _State(ours)
         got = _called(ours, given, before)
         before.restore_shared()
-        expected = _called(theirs, features, _State(theirs))
+        expected = _called_as_it_is(theirs, features, _State(theirs))
     return _difference(expected, got) or _edit(ours, features, given)
 
 
@@ -168,6 +216,14 @@ def _quiet() -> Iterator[None]:
         library.handlers[:], library.propagate = handlers, passes_on
 
 
+def _called_as_it_is(reference: Callable[[Any], Any], features: Any, before: _State) -> _Outcome:
+    _threads[0] = threading.get_ident()
+    try:
+        return _called(reference, features, before)
+    finally:
+        _threads[0] = 0
+
+
 def _called(call: Callable[[Any], Any], features: Any, before: _State) -> _Outcome:
     library, log = logging.getLogger("transformers"), _Log()
     result = error = None
@@ -209,7 +265,8 @@ def _difference(expected: _Outcome, got: _Outcome) -> str | None:
 
 def _edit(collator: Any, features: Any, given: Any) -> str | None:
     """The first difference of what the reference and quadrat leave in features."""
-    if type(features) is not list or collator._imitates == _EDITING:
+    may_differ = getattr(collator, "_imitates", "") == _EDITING
+    if may_differ or not (type(features) in _EDITED or isinstance(features, UserDict)):
         return None
     return first_difference(features, given, "features afterwards: features")
 
@@ -257,11 +314,12 @@ def _of_arrays(expected: Any, got: Any, name: str) -> str | None:
 
 
 def _tell(collator: Any, difference: str) -> None:
-    name = type(collator).__name__
-    versions = f"quadrat {_core.__version__} and transformers {transformers.__version__}"
-    imitated.DIFFERENCES[collator._imitates] = f"{name} differs from transformers {transformers.__version__}"
+    name, twin = type(collator).__name__, collator._imitates
+    library = "TRL" if twin not in imitated.IMITATED else "transformers"
+    theirs = f"{library} {version(library.lower())}"
+    imitated.DIFFERENCES[twin] = f"{name} differs from {theirs}"
     warnings.warn(
-        f"{name}: {versions} differ: {difference}. From now on transformers makes its batches in this process: the "
-        "results are right, but not faster. Please report this, and upgrade quadrat.",
+        f"{name}: quadrat {_core.__version__} and {theirs} differ: {difference}. From now on {library} makes its "
+        "batches in this process: the results are right, but not faster. Please report this, and upgrade quadrat.",
         stacklevel=2,
     )

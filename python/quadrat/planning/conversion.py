@@ -16,14 +16,17 @@ from transformers.utils import TensorType
 
 from quadrat import _core
 from quadrat.input.rows import Rows, first_of
-from quadrat.installed import originals
-from quadrat.planning.fallback import FallBack, require_known
+from quadrat.installed import imitated, originals
+from quadrat.planning.compared import compared, is_due, of_reference
+from quadrat.planning.fallback import FallBack, raise_as_it_is, require_known
 from quadrat.planning.plan_cache import PAD_ONE, check_device
 from quadrat.support import columns as col
 from quadrat.support.kinds import Framework, default_float_kind
 from quadrat.support.memory import interop
 
 _SEQUENCES = (list, tuple)
+_named = type("convert_to_tensors", (), {"_imitates": "convert_to_tensors"})()
+_made: dict[Any, int] = {}  # by kind
 
 Encoding = TypeVar("Encoding")
 
@@ -53,14 +56,27 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     """
     if tensor_type is None:
         return encoding
+    return _convert(encoding, tensor_type, prepend_batch_axis, compares=True)  # type: ignore[no-any-return]
+
+
+def _convert(encoding: Any, tensor_type: Any, prepend_batch_axis: bool, *, compares: bool) -> Any:
     framework = framework_of(tensor_type)
-    data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
+    data: Any = encoding.data if type(encoding) is BatchEncoding else None
     # A `BatchEncoding` gives its values only by keys that are strings.
-    made: dict[str, Any] = {}
-    if framework is not None and type(data) is dict and all(type(name) is str for name in data):
-        made = _converted({name: [value] for name, value in data.items()} if prepend_batch_axis else data, framework)
+    made: dict[str, Any] | None = {}
+    if framework is not None and type(data) is dict and all(type(name) is str for name in data) and not of_reference():
+        values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
+        made = _converted(values, framework, compares)
+    if made is None:
+        return compared(
+            _named,
+            encoding,
+            lambda one: _convert(one, tensor_type, prepend_batch_axis, compares=False),
+            lambda one: originals.CONVERT_TO_TENSORS(one, tensor_type, prepend_batch_axis),
+            raises=raise_as_it_is,
+        )
     if not made:
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
     for name, value in list(data.items()):
         if name in made:
             data[name] = made[name]
@@ -77,8 +93,8 @@ def framework_of(tensor_type: Any) -> Framework | None:
     return "pt" if tensor_type == "pt" else "np" if tensor_type == "np" else None
 
 
-def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
-    """The tensors of the values that are known to become what the reference makes of them."""
+def _converted(values: dict[str, Any], framework: Framework, compares: bool) -> dict[str, Any] | None:
+    """The tensors of the values that are known to become what the reference makes of them; None: to be compared."""
     try:
         require_known("convert_to_tensors", framework)
         check_device(framework)
@@ -91,7 +107,10 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
         columns.add_values(rows, plain)
     if not names:
         return {}
-    steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
+    kind = tuple(names), columns.signature(0, 1), default_float_kind(framework)
+    if compares and imitated.compares("convert_to_tensors") and is_due(_made, framework, columns.count(0) == 1, *kind):
+        return None
+    steps = list(_steps(*kind))
     made: Any = {}
     while steps:
         made = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
@@ -130,7 +149,8 @@ def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any
     Most of its time goes into the conversion, above all that of rows with further dimensions, boxes for example.
     """
     return_tensors = asked["return_tensors"]
-    if return_tensors is None or not _holds_lists(tokenizer, encoded_inputs):
+    known = imitated.changed("tokenizer_pad") is None and not of_reference()
+    if return_tensors is None or not known or not _holds_lists(tokenizer, encoded_inputs):
         return pad(tokenizer, encoded_inputs, **asked)
     return convert_to_tensors(pad(tokenizer, encoded_inputs, **asked | {"return_tensors": None}), return_tensors)
 

@@ -144,6 +144,14 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
         del error  # see `raise_saying`
 
 
+def raise_as_it_is(error: Exception, features: Any, collator: Any) -> NoReturn:
+    """Raise `error` again, as `raise_clearer` does, without more."""
+    try:
+        raise_saying(error, None)
+    finally:
+        del error
+
+
 def raise_saying(error: Exception, more: str | None) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then what quadrat adds; None adds nothing."""
     if more is None or type(error) not in _REBUILDABLE:

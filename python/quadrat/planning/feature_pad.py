@@ -16,11 +16,12 @@ from transformers.utils.generic import to_numpy
 from quadrat import _core
 from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import Rows, each_of, plain
-from quadrat.installed import originals
+from quadrat.installed import imitated, originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.planning import fallback
+from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
+from quadrat.planning.fallback import FallBack, log_once, or_fall_back, raise_as_it_is, require_known, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
@@ -33,7 +34,8 @@ _PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PA
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _NONE = type(None)
-_noted = type("FeaturePad", (), {})()  # what batches that fall back are logged for
+_noted: Any = type("FeaturePad", (), {"_imitates": "feature_pad"})()  # what batches are compared or logged for
+_made: dict[Any, int] = {}  # by kind
 
 
 class FeaturePadOptions(NamedTuple):
@@ -56,11 +58,20 @@ def feature_pad(
     int32. `name`: the only column of rows to take; by default all.
     """
     try:
-        return _padded(extractor, inputs, options, mask_kind, name)
+        if not of_reference():
+            if (made := _padded(extractor, inputs, options, mask_kind, name)) is not None:
+                return made
+            return compared(
+                _noted,
+                inputs if name is None else only(inputs, name),
+                lambda given: _padded(extractor, given, options, compares=False),
+                lambda given: originals.FEATURE_PAD(extractor, given, **options._asdict()),
+                raises=raise_as_it_is,
+            )
     except FallBack as reason:
         log_once(_noted, reason.args, counts=False)
-        rows = plain(inputs) if name is None else only(inputs, name)
-        return originals.FEATURE_PAD(extractor, rows, **options._asdict())
+    rows = plain(inputs) if name is None else only(inputs, name)
+    return originals.FEATURE_PAD(extractor, rows, **options._asdict())
 
 
 def only(rows: Any, name: str) -> list[dict[str, Any]]:
@@ -68,7 +79,16 @@ def only(rows: Any, name: str) -> list[dict[str, Any]]:
     return [{name: row[name]} for row in each_of(rows)]
 
 
-def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int, name: str | None) -> Any:
+def _padded(
+    extractor: Any,
+    inputs: Any,
+    options: FeaturePadOptions,
+    mask_kind: int = INT32,
+    name: str | None = None,
+    *,
+    compares: bool = True,
+) -> Any:
+    """The batch; None where it is to be compared. Raises FallBack."""
     main = _main_of(extractor)
     strategy, limit = _strategy(extractor, options)
     of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
@@ -77,7 +97,11 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
     if framework is None:
         raise FallBack(f"return_tensors={options.return_tensors!r}", fallback.OTHER_TENSORS)
-    require_known("feature_pad", framework)
+    require_known(_noted._imitates, framework)
+    if compares and imitated.compares(_noted._imitates):
+        one, kind = batch.columns.count(index) == 1, options[:1] + options[2:]
+        if is_due(_made, type(extractor), framework, batch.names, batch.columns.signature(index, 1), one, kind):
+            return None
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)
     pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)

@@ -15,10 +15,11 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
+from quadrat.planning.compared import compared, is_due_anew, of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
+from quadrat.planning.fallback import FallBack, log_once, raise_as_it_is, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, make
 from quadrat.planning.remembering import Remembering
@@ -108,16 +109,40 @@ def becomes_lists(encoded_inputs: Any) -> bool:
 
 def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
-    inputs = _inputs_of(tokenizer, encoded_inputs, return_tensors)
+    inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
     if inputs is not None and _is_plain(options) and not warns_of_fast(tokenizer):
         features, framework, becomes_python = inputs
-        batch = _remembered(tokenizer, options, framework)(features)
-        if batch is not None:
-            for name, value in encoded_inputs.items() if becomes_python else ():
-                encoded_inputs[name] = to_py_obj(value)
-            return batch
+        method = _remembered(tokenizer, options, framework)
+        batch = method(features)
+        if type(batch) is tuple:
+            try:
+                return _compared(method, encoded_inputs, return_tensors)
+            except FallBack as reason:
+                log_once(method, reason.args, counts=False)
+        elif batch is not None:
+            return _with_lists(batch, encoded_inputs, becomes_python)
     asked = options._asdict() | {"return_tensors": return_tensors}
     return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
+
+
+def _with_lists(batch: Any, encoded_inputs: Any, becomes_python: bool) -> Any:
+    """The batch; the reference replaces the columns that it was given."""
+    for name, value in encoded_inputs.items() if becomes_python else ():
+        encoded_inputs[name] = to_py_obj(value)
+    return batch
+
+
+def _compared(method: TokenizerPad, encoded_inputs: Any, return_tensors: Any) -> Any:
+    asked = method._options._asdict() | {"return_tensors": return_tensors}
+
+    def ours(given: Any) -> Any:
+        features, _, becomes_python = _inputs_of(method.tokenizer, given, return_tensors)  # type: ignore[misc]
+        return _with_lists(method.make(features), given, becomes_python)
+
+    def reference(given: Any) -> Any:
+        return originals.PAD(method.tokenizer, given, **asked)
+
+    return compared(method, encoded_inputs, ours, reference, raises=raise_as_it_is)
 
 
 def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoReturn:
@@ -145,6 +170,7 @@ class TokenizerPad(Remembering):
 
     pad_values = None
     _keeps_tokenizer: ClassVar[bool] = False
+    _imitates: ClassVar[str] = "tokenizer_pad"
 
     def __init__(self, tokenizer: Callable[[], Any], options: PadOptions, framework: Framework) -> None:
         self._tokenizer, self._options, self.return_tensors = tokenizer, options, framework
@@ -156,16 +182,30 @@ class TokenizerPad(Remembering):
         return self._tokenizer()
 
     def __call__(self, features: Any) -> Any:
-        """The batch; None where the reference is to make it."""
-        run = self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
+        """The batch; None where the reference is to make it, and () where both are, to be compared."""
+        run = self._run
         if run is not None and (batch := run(self, features)) is not None:
-            return None if type(batch) is tuple else batch
+            return None if type(batch) is tuple and batch else batch
         try:
-            require_known("tokenizer_pad", self.return_tensors)
-            return make(self, padded_spec(self, self.return_tensors, self._options), features)
+            require_known(self._imitates, self.return_tensors)
+            return () if is_due_anew(self, features, self.return_tensors) else self._anew(features)
         except FallBack as reason:
             log_once(self, reason.args, counts=False)
             return None
+
+    @property
+    def _run(self) -> Any:
+        return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
+
+    def _anew(self, features: Any) -> Any:
+        return make(self, padded_spec(self, self.return_tensors, self._options), features)
+
+    def make(self, features: Any) -> Any:
+        """The batch, which is not compared. Raises FallBack."""
+        batch = None if self._run is None else self._run.__self__.make(self, features)
+        if type(batch) is tuple:
+            raise FallBack(*batch)
+        return self._anew(features) if batch is None else batch
 
 
 # By the identity of the tokenizer; then by class, options and framework.

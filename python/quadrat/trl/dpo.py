@@ -36,6 +36,7 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "trl.dpo"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
     _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

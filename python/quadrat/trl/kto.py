@@ -39,6 +39,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "trl.kto"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (
         Numbers("ref_logps"),

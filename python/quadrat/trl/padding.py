@@ -10,13 +10,17 @@ import torch
 from trl.trainer.utils import pad as _original
 
 from quadrat import _core
+from quadrat.installed import imitated
+from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
+from quadrat.planning.fallback import FallBack, raise_as_it_is, raise_saying, rounded_up
 from quadrat.support import kinds, memory
 from quadrat.support.columns import DEEP, TENSOR
 from quadrat.support.tensors import NotOnCpu, recording, require_plain_tensors
 
 Original: Any = _original
+_named: Any = type("pad", (), {"_imitates": "trl.pad"})()
+_made: dict[Any, int] = {}  # by kind
 
 
 def pad(
@@ -49,13 +53,14 @@ def pad(
         tensor([[5, 6, 7],
                 [0, 0, 8]])
     """
-    padded: torch.Tensor | None = _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
+    known = not of_reference() and imitated.unknown(_named._imitates) is None
+    padded = _padded(tensors, padding_value, padding_side, pad_to_multiple_of) if known else None
     if padded is None:
         try:
             padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
         except Exception as error:
             raise_saying(error, _problem(tensors))
-    return padded
+    return padded  # type: ignore[no-any-return]
 
 
 def _problem(tensors: Any) -> str | None:
@@ -75,7 +80,7 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
         return None
     columns = _core.Columns()
     columns.add_values(tensors, memory.interop())
-    forms, _, kinds, _, longest, _ = columns.describe(0)
+    forms, _, kinds, shortest, longest, _ = columns.describe(0)
     kind = kinds.bit_length() - 1
     if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
         return None
@@ -87,7 +92,12 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
     if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
         return None
-    return out if columns.pad(0, address, kind, width, side == "left", fill) is None else None
+    looks = forms, kinds, min(shortest, 2), shortest == longest, len(tensors) == 1, side
+    failed = columns.pad(0, address, kind, width, side == "left", fill) is not None
+    if failed or not imitated.compares(_named._imitates) or not is_due(_made, *looks):
+        return None if failed else out
+    reference = functools.partial(Original, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
+    return compared(_named, tensors, lambda _: out, reference, raises=raise_as_it_is)
 
 
 @functools.lru_cache(maxsize=64)

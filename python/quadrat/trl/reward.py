@@ -34,6 +34,7 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "trl.reward"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
     _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

@@ -58,10 +58,14 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     padding_is_one_sequence: bool = False
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "trl.sft"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("pad_token_id", "padding_free", "pad_to_multiple_of", "padding_is_one_sequence", "deferred"),
         *(name for name in ("return_position_ids",) if name in Original.__dataclass_fields__),
     )
+
+    def _is_own(self, features: Any) -> bool:
+        return self.padding_is_one_sequence
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)

@@ -38,6 +38,7 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "trl.tpo"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
 
     @property
