@@ -17,6 +17,12 @@ def apart(function: Callable[..., Any], *arguments: Any, start: str = "spawn", *
         return process.submit(function, *arguments).result()
 
 
+def together(function: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
+    """What a function of a number and these arguments returns in processes that run at once."""
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as processes:
+        return [one.result() for one in [processes.submit(function, rank, *arguments) for rank in range(count)]]
+
+
 def status(name: str) -> int:
     """Bytes of this process, as the system counts them."""
     lines = Path("/proc/self/status").read_text().splitlines()

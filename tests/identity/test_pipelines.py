@@ -1,6 +1,7 @@
 """Pipelines in batches by length: the results of `batch_size=1`, to rounding, in the order of the inputs."""
 
 import functools
+import inspect
 import itertools
 import logging
 import re
@@ -37,7 +38,9 @@ TASKS = {
     "fill-mask": (BertForMaskedLM, {"top_k": 2}),
     "zero-shot-classification": (BertForSequenceClassification, {"candidate_labels": ["cats", "seven dogs", "Paris"]}),
 }
-if hasattr(transformers, "QuestionAnsweringPipeline"):
+# One that takes inputs by position: some releases take a question and a context alone.
+asking = getattr(transformers, "QuestionAnsweringPipeline", None)
+if asking is not None and "args" in inspect.signature(asking.__call__).parameters:
     more = {"max_seq_len": 16, "doc_stride": 4, "max_question_len": 6}
     TASKS["question-answering"] = (transformers.BertForQuestionAnswering, more)
 
@@ -148,9 +151,18 @@ def test_features_as_tensors():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+def reads_one_by_one():
+    """Whether transformers itself gives the first result of a generator before it has read the last input."""
+    read = []
+    results = iter(pipe("text-classification")(read.append(text) or text for text in ["the cat"] * 9))
+    return bool(next(results)) and len(read) < 9
+
+
 @pytest.mark.parametrize("task", ["text-classification", "token-classification"])
 def test_an_endless_generator_and_interrupts(task, monkeypatch):
     """The results of a window come when it was read; after an interrupt, and after an error, the next ones come."""
+    if not reads_one_by_one():
+        pytest.skip("this release of transformers reads a generator to its end first")
     monkeypatch.setattr(patch_pipelines, "_WINDOW", 4)
     read, failures = [], [None, None, KeyboardInterrupt(), RuntimeError("busy"), *[None] * 99]
     inputs = inputs_of(task, [3, 1, 7, 2, 9, 5, 1, 1, 4])
