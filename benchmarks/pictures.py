@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import SIDES, USUAL, Record, conditions, measured, rate, taken, times
+from benchmarks.tables import USUAL, Record, conditions, measured, rate, taken, times
 
 INK, SOFT, LINE = "#222222", "#7a7a7a", "#cccccc"
-DARK, LIGHT, GREY, ORANGE = "#3f74b5", "#b9cde5", "#c2c2c2", "#c2410c"
+DARK, LIGHT, GREY = "#3f74b5", "#b9cde5", "#c2c2c2"
 
 # By the text of the legend: the colour, the length of each bar (None where there is none), and what it says.
 Bars = dict[str, tuple[str, Sequence[float | None], Sequence[str]]]
@@ -97,43 +97,12 @@ def deferred(machine: Record, cases: list[Record], path: Path) -> None:
     bars(path, "Batches per second", f"{on_gpu(machine)}; {size}", groups, series)
 
 
-def growth(machine: Record, cases: list[Record], path: Path) -> None:
-    """One line for each collator and kind of row."""
-    lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for case in cases:
-        for side in SIDES if case["part"] == "batches" else ():
-            if found := measured(case, side):
-                lines.setdefault((side, case["kind"]), []).append((case["tokens"], found / case["tokens"]))
-
-    def draw(axes: Any) -> None:
-        for (side, kind), line in lines.items():
-            colour = ORANGE if side == "transformers" else DARK
-            style = "-" if kind == "lists" else "--"
-            axes.plot(*zip(*line, strict=True), style, color=colour, marker="o", markersize=4.5, linewidth=1.8)
-            # Lists and arrays may cost the same, so their labels keep apart.
-            highest = line[-1][1] == max(other[-1][1] for (of, _), other in lines.items() if of == side)
-            text, offset = f"{side}, {kind}  {float(f'{line[-1][1]:.3g}'):,g} ns", (9, 6 if highest else -6)
-            style = {"textcoords": "offset points", "va": "center", "color": colour, "fontsize": 9}
-            axes.annotate(text, line[-1], xytext=offset, **style)
-        sizes = sorted({tokens for line in lines.values() for tokens, _ in line})
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(sizes[0] / 1.6, sizes[-1] * 12)
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.yaxis.set_major_formatter("{x:g} ns")
-        axes.tick_params(which="minor", length=0, labelbottom=False)
-        axes.set_xlabel("tokens in the batch (both scales are logarithmic)", color=INK)
-        axes.grid(axis="y", color=LINE, linewidth=0.5)
-
-    picture(path, "Time per token", conditions(machine), (8, 4.8), draw)
-
-
 def on_gpu(facts: Record) -> str:
     return f"{facts.get('gpu', 'no GPU')}, torch {facts['torch']}"
 
 
 PICTURES = dict.fromkeys(("pad", "language", "arrow"), speed_ups)
-PICTURES |= {"peers": peers, "growth": growth, "cuda": copies, "deferred": deferred}
+PICTURES |= {"peers": peers, "cuda": copies, "deferred": deferred}
 
 
 def draw(name: str, folder: Path) -> None:
