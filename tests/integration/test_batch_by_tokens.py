@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, SequentialSampler
 from transformers import (
+    BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
     BertLMHeadModel,
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 import quadrat
+from quadrat.batching import AttentionCost
 from support.strategies import make_tokenizer
 from support.trainer import Losses, arguments, tiny
 
@@ -275,3 +277,32 @@ def test_filled_rows_are_no_nan(attention, causal, side):
         assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
         losses.append(output.loss.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("given", ["auto", 20])
+def test_batches_that_take_the_same_time(tmp_path, given):
+    trainer = trainer_of(tmp_path, rows())
+    made = quadrat.batch_by_tokens(trainer, 128, attention=given)
+    crossover = AttentionCost.of(trainer.model).crossover if given == "auto" else given
+    assert made.attention == AttentionCost(crossover)
+    assert str(made).startswith("batches that cost at most as much as 128 tokens in rows of median length: ")
+    trainer.train()
+    assert sorted(trainer.numbers) == list(range(96))
+    limit = 128 * (1 + sorted(lengths())[47] / crossover)
+    assert all(
+        len(numbers) == 1 or len(numbers) * width * (1 + width / crossover) <= limit + 1
+        for numbers, (_, width) in trainer.seen
+    )
+
+
+def test_attention_of_rows_of_several_sequences(tmp_path):
+    choices = [{"input_ids": [row["input_ids"], row["input_ids"]], "label": 0} for row in rows()]
+    collator = quadrat.DataCollatorForMultipleChoice(make_tokenizer())
+    trainer = Noting(
+        model=tiny(BertForMultipleChoice),
+        args=arguments(tmp_path, per_device_train_batch_size=8),
+        train_dataset=choices,
+        data_collator=collator,
+    )
+    made = quadrat.batch_by_tokens(trainer, 256, attention=20)
+    assert made.attention == AttentionCost(40.0), "the two sequences of a row are half as wide"
