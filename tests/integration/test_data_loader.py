@@ -1,5 +1,6 @@
 """Batches of a DataLoader's workers: the reference's, made in one block, and sent by value or in shared memory."""
 
+import functools
 import multiprocessing
 import os
 import random
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from accelerate.utils import send_to_device
 
 import quadrat
 from quadrat.support import memory, shared
@@ -235,6 +237,24 @@ def test_a_batch_larger_than_shared_memory():
         with pytest.raises(RuntimeError, match=r"does not fit into shared memory: [\d,]+ are left in /dev/shm"):
             next(loader)
     assert good["input_ids"].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("sent", [False, True])
+def test_boundaries_are_one_tensor(workers, sent, monkeypatch):
+    """Where they are when they are made; accelerate copies each of them."""
+    if sent:
+        monkeypatch.setattr(shared, "_BY_VALUE", -1)
+    rows = [[5, 6, 7], [8, 9]]
+    flatten = functools.partial(quadrat.flatten, kwargs_for="varlen_attn", return_tensors="pt")
+    (batch,) = load([rows], flatten, workers)
+    assert batch["cu_seq_q"] is batch["cu_seq_k"]
+    moved = send_to_device(batch, "meta")
+    assert moved["cu_seq_q"] is not moved["cu_seq_k"]
+    for module in (transformers, quadrat):
+        collator = module.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+        (batch,) = load([[{"input_ids": row} for row in rows]], collator, workers)
+        assert batch["cu_seq_lens_q"] is not batch["cu_seq_lens_k"]
 
 
 # torch may raise the death of the second worker while it cleans up after the first.

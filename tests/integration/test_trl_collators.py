@@ -340,6 +340,13 @@ def test_errors_are_those_of_trl():
     )
 
 
+def test_boundaries_are_one_tensor_in_a_worker():
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    for collator in both("sft", pad_token_id=0, padding_free=True):
+        (batch,) = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collator, num_workers=1)
+        assert batch["cu_seq_lens_q"] is batch["cu_seq_lens_k"]
+
+
 @pytest.fixture
 def compares(monkeypatch):
     monkeypatch.setenv("QUADRAT_UNTESTED", "compare")
