@@ -111,11 +111,11 @@ def plan_batches(
 
 
 def _cost_of(attention: Any, model: Any) -> AttentionCost | None:
-    if not isinstance(attention, str) or attention != "auto":
-        return attention_of(attention)
-    if model is None:
-        raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
-    return AttentionCost.of(model)
+    if isinstance(attention, str) and attention == "auto":
+        if model is None:
+            raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
+        attention = model
+    return attention_of(attention)
 
 
 def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:
