@@ -18,8 +18,9 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
 # CUDA kernels are compiled for the GPU of this machine; without one, for one architecture, to see that they compile.
+# Wheels to distribute have them for all architectures.
 GPU := $(shell nvidia-smi -L 2>/dev/null)
-export CUDAARCHS ?= $(if $(GPU),native,80-virtual)
+.venv-demo/.installed dev build/dev/.built: export CUDAARCHS ?= $(if $(GPU),native,80-virtual)
 DEV := --no-build-isolation --no-deps --reinstall-package quadrat -C build-dir=build/dev/cmake \
 	-C cmake.define.QUADRAT_WERROR=ON -C cmake.define.QUADRAT_EMULATE=ON
 # One thread of torch for each process: there is a process for each core.
@@ -27,7 +28,7 @@ PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 TEST := env OMP_NUM_THREADS=1 QUADRAT_WHEEL_DIR=build/dev
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-all test-rest free-threaded dev lint format clean matrix bench docs sanitize fuzz faults leaks wheel sdist
+.PHONY: demo test test-all test-rest free-threaded dev lint format clean matrix bench docs sanitize fuzz faults leaks wheel sdist release
 
 demo: .venv-demo/.installed
 	.venv-demo/bin/python examples/classify_packages.py $(ARGS)
@@ -74,7 +75,7 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CPP)
 
-matrix bench docs sanitize fuzz faults leaks wheel sdist: .venv/.installed
+matrix bench docs sanitize fuzz faults leaks wheel sdist release: .venv/.installed
 	$(BIN)/nox --session $@ -- $(ARGS)
 
 clean:

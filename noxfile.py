@@ -27,6 +27,7 @@ VERSIONS = ("4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "5.23", "newest")
 EXTREMES = ("oldest", "latest")
 # What `latest` runs on, for NumPy's newest releases are for new Pythons alone.
 NEWEST_PYTHON = next((name for minor in (14, 13, 12) if shutil.which(name := f"python3.{minor}")), None)
+WHEEL_PYTHON = os.environ.get("WHEEL_PYTHON")
 # One thread of torch for each process; the address of the compiler, for what tests compile.
 TESTS = {"OMP_NUM_THREADS": "1", "CXX": os.environ.get("CXX", "c++")}
 PYTEST = ("-m", "pytest", "--numprocesses", JOBS, "--dist", "worksteal")
@@ -155,7 +156,7 @@ def epoch() -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH") or commit.stdout.strip() or "1577836800"}
 
 
-@nox.session(python=os.environ.get("WHEEL_PYTHON"))
+@nox.session(python=[WHEEL_PYTHON] if WHEEL_PYTHON else None)  # a list: each Python has an environment of its own
 def wheel(session: nox.Session) -> None:
     """The wheel to distribute, in dist/: linked with zig against glibc 2.17 (manylinux2014), and checked.
 
@@ -189,14 +190,14 @@ def wheel(session: nox.Session) -> None:
     check = ("--only-contents",) if cross else ("--python", f"{session.bin}/python")
     session.notify("check_wheel", (*check, *wheels, *session.posargs))
     if cross:
-        session.run("tests/support/under_qemu.sh", *wheels, str(folder / "qemu"), external=True)
+        variables = {"UV": str(BIN / "uv")}
+        session.run("tests/support/under_qemu.sh", *wheels, str(folder / "qemu"), env=variables, external=True)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def check_wheel(session: nox.Session) -> None:
-    """The end of `make wheel`, in the Python of .venv: its packages have no wheels for some others."""
-    session.install("--group", "check")
-    session.run("python", "tests/support/check_wheel.py", *session.posargs)
+    """The end of `make wheel`, in .venv: its packages have no wheels for some other Pythons."""
+    here(session, "python", "tests/support/check_wheel.py", *session.posargs)
 
 
 @nox.session
@@ -206,3 +207,9 @@ def sdist(session: nox.Session) -> None:
     session.run("python", "tests/support/check_sdist.py", "dist", env=epoch())
     archives = [str(path) for path in (ROOT / "dist").glob("*.tar.gz")]
     session.run("python", "-m", "twine", "check", "--strict", *archives)
+
+
+@nox.session(venv_backend="none")
+def release(session: nox.Session) -> None:
+    """A new dist/: `make sdist`, and `make wheel` for each Python of this machine; all of it is installed and used."""
+    here(session, "python", "tests/support/release.py", *session.posargs, **epoch())

@@ -4,7 +4,8 @@
 #     tests/support/under_qemu.sh WHEEL FOLDER
 #
 # FOLDER gets an aarch64 Python of the wheel's version from Debian's packages, and NumPy and pytest from the package
-# index. It needs Debian or Ubuntu, and qemu-user. With QUADRAT_EMULATE=ON, the CUDA kernels are tested as well.
+# index. It needs Debian or Ubuntu, qemu-user, and uv (UV=PATH names it). With QUADRAT_EMULATE=ON, the CUDA kernels are
+# tested as well.
 set -euo pipefail
 wheel=$(realpath "$1")
 folder=$(realpath -m "$2")
@@ -24,7 +25,7 @@ if [ ! -x "$root/usr/bin/$python" ]; then
   for package in "$folder"/apt/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
 fi
 if [ ! -d "$site/numpy" ]; then
-  python3 -m pip install --quiet --target "$site" --platform manylinux2014_aarch64 --platform manylinux_2_28_aarch64 \
+  "${UV:-uv}" pip install --quiet --target "$site" --python-platform aarch64-manylinux_2_28 \
     --python-version "${python#python}" --only-binary :all: numpy pytest hypothesis
 fi
 rm -rf "$site"/quadrat*

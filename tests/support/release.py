@@ -1,0 +1,240 @@
+"""A release in dist/: `make release` runs this.
+
+    python tests/support/release.py [--built] [--all]
+
+Builds the source distribution, and a wheel for each Python of this machine; installs each wheel with the oldest and the
+newest packages and runs `quadrat verify` there; writes a bill of materials and checksums; prints what remains to be
+done by hand. --built takes what lies in dist/; --all wants the wheels of all platforms there. The output of each step
+is in build/release. It needs uv, the packages of the dependency group `check` and, to build, nox.
+"""
+
+import argparse
+import hashlib
+import html
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+DIST = ROOT / "dist"
+WORK = ROOT / "build" / "release"
+MACHINE = f"manylinux*_{platform.machine()}"
+PLATFORMS = ("manylinux*_x86_64", "manylinux*_aarch64", "macosx_*_arm64", "win_amd64")
+EXTRAS = ("transformers", "cli")
+# The lowest versions that pyproject.toml allows and this Python has wheels of; and the newest.
+LOWEST = ("--resolution", "lowest-direct", "--requirements", str(ROOT / "pyproject.toml"))
+ENDS = {"oldest": (*LOWEST, *(word for extra in EXTRAS for word in ("--extra", extra))), "newest": ()}
+
+REMAINS = """\
+What remains is the owner's, by hand:
+1. On the package index (PyPI), make an account and add a pending trusted publisher: project `quadrat`, this repository,
+   workflow `release.yml`, environment `release`.
+2. In the settings of the repository, make the environment `release`, with yourself as required reviewer.
+3. Put the date into CHANGELOG.md and commit; then `git tag v{version}` and `git push origin v{version}`. The workflow
+   builds and checks the files of all platforms, waits for your approval, and publishes them with attestations."""
+
+
+class ReleaseError(Exception):
+    """A step failed, or a file is missing."""
+
+
+def project() -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def pythons() -> list[str]:
+    """The tags of the wheels that the workflow builds, such as cp312."""
+    return [one.removesuffix("-*") for one in project()["tool"]["cibuildwheel"]["build"].split()]
+
+
+def spoken(tag: str) -> str:
+    """The version in a tag: 3.12 for cp312."""
+    return f"3.{tag.removeprefix('cp3')}"
+
+
+def interpreters(tags: Iterable[str]) -> dict[str, Path]:
+    """The interpreter on this machine for each tag: on the PATH or of pyenv, with the headers a build needs."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    folders = [*os.environ["PATH"].split(os.pathsep), *(str(one) for one in sorted(pyenv.glob("*/bin"), reverse=True))]
+    ask = (
+        "import os, sysconfig as s, sys; sys.exit(not os.path.exists(os.path.join(s.get_path('include'), 'Python.h')))"
+    )
+    found = {}
+    for tag in tags:
+        for folder in folders:
+            path = shutil.which(f"python{spoken(tag)}", path=folder)
+            # The stand-in of a version that pyenv has not switched on exits with an error.
+            if path and subprocess.run([path, "-c", ask], capture_output=True, check=False).returncode == 0:
+                found[tag] = Path(path)
+                break
+    return found
+
+
+def step(name: str, *command: str | Path, **variables: str) -> str:
+    """The output of a command, which is also in a file named after the step. Raises ReleaseError."""
+    print(f"{name} ...", end=" ", flush=True)
+    start, log = time.monotonic(), WORK / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.log"
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    with log.open("w") as file:
+        done = subprocess.run(
+            command, check=False, cwd=ROOT, env=environment | variables, stdout=file, stderr=subprocess.STDOUT
+        )
+    print(f"{time.monotonic() - start:.0f} s", flush=True)
+    said = log.read_text()
+    if done.returncode != 0:
+        raise ReleaseError(f"{name}:\n{said[-3000:]}\nAll of its output is in {log.relative_to(ROOT)}.")
+    return said
+
+
+def build(here: dict[str, Path]) -> None:
+    nox = (sys.executable, "-m", "nox", "--session")
+    shutil.rmtree(DIST, ignore_errors=True)
+    for tag, python in here.items():
+        beside = {"WHEEL_PYTHON": python.name, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        step(f"Wheel for Python {spoken(tag)}", *nox, "wheel", **beside)
+        # qemu runs the Python that Debian has for aarch64, which is of the system's version.
+        system = Path("/usr/bin/python3").resolve().name
+        if platform.machine() == "x86_64" and system == python.name and shutil.which("qemu-aarch64"):
+            step(f"Wheel for Python {spoken(tag)} on aarch64", *nox, "wheel", PROCESSOR="aarch64", **beside)
+    step("Source distribution", *nox, "sdist")
+
+
+def missing(names: Iterable[str], version: str, tags: Iterable[str], platforms: Iterable[str]) -> list[str]:
+    """The files of a release that are not among these names, as patterns."""
+    wheels = [f"{tag.rstrip('t')}-{tag}-{machine}.whl" for tag in tags for machine in platforms]
+    wanted = [f"quadrat-{version}{end}" for end in (".tar.gz", *(f"-{wheel}" for wheel in wheels))]
+    return [one for one in wanted if not any(fnmatch(name, one) for name in names)]
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write_index(folder: Path, files: Iterable[Path]) -> None:
+    """A package index (PEP 503) of these files of quadrat, for `--index-url`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "quadrat").mkdir(parents=True)
+    links = []
+    for file in sorted(files):
+        (folder / "quadrat" / file.name).symlink_to(file.resolve())
+        name = html.escape(file.name)
+        links.append(f'<a href="{name}#sha256={digest(file)}">{name}</a><br>\n')
+    (folder / "quadrat" / "index.html").write_text(f"<!DOCTYPE html>\n<title>quadrat</title>\n{''.join(links)}")
+    (folder / "index.html").write_text('<!DOCTYPE html>\n<title>quadrat</title>\n<a href="quadrat/">quadrat</a>\n')
+
+
+def verified(tag: str, python: Path, end: str, version: str) -> str:
+    """What `quadrat verify` ran with, in an empty environment that gets everything from the indexes."""
+    name, folder = f"Python {spoken(tag)}, {end} packages", WORK / "environment"
+    uv = (sys.executable, "-m", "uv")
+    step(f"{name}: an environment", *uv, "venv", "--clear", "--python", python, folder)
+    index = ("--index", (WORK / "index").as_uri(), "--refresh-package", "quadrat", "--only-binary", ":all:")
+    package = f"quadrat[{','.join(EXTRAS)}]=={version}"
+    step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
+    alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    step(f"{name}: quadrat verify", folder / "bin" / "quadrat", "verify", **alike)
+    ask = "from importlib.metadata import version as of; print(*(f'{n} {of(n)}' for n in ('torch', 'transformers')))"
+    return subprocess.run(
+        [folder / "bin" / "python", "-c", ask], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def parts_of(wheel: Path) -> list[dict[str, Any]]:
+    """What a wheel contains of other projects, by its own bill of materials."""
+    with zipfile.ZipFile(wheel) as content:
+        (name,) = (name for name in content.namelist() if name.endswith(".dist-info/sboms/quadrat.cdx.json"))
+        return list(json.loads(content.read(name))["components"])
+
+
+def cuda_of(wheel: Path) -> str:
+    return next((part["version"] for part in parts_of(wheel) if part["name"].startswith("cuda-")), "none")
+
+
+def write_bill(file: Path, environment: Path, wheels: Iterable[Path]) -> None:
+    """The bill of materials (CycloneDX) of a release: the packages of an environment, and what the wheels contain."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    options = ("--mc-type", "library", "--output-reproducible", "--no-validate", "--sv", "1.6")  # validated below
+    command = (sys.executable, "-m", "cyclonedx_py", "environment", *options, "--pyproject", ROOT / "pyproject.toml")
+    done = subprocess.run((*command, environment / "bin" / "python"), check=True, capture_output=True, text=True)
+    made = json.loads(done.stdout)
+    quadrat = made["metadata"]["component"]
+    quadrat["purl"] = f"pkg:pypi/quadrat@{quadrat['version']}"
+    contained = {f"contained {part['name']} {part['version']}": part for wheel in wheels for part in parts_of(wheel)}
+    made["components"] += [{**part, "bom-ref": name} for name, part in sorted(contained.items())]
+    made["dependencies"] += [{"ref": name} for name in sorted(contained)]
+    for entry in made["dependencies"]:
+        if entry["ref"] == quadrat["bom-ref"]:
+            entry["dependsOn"] = sorted({*entry.get("dependsOn", ()), *contained})
+    text = json.dumps(made, indent=2) + "\n"
+    if (error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)) is not None:
+        raise ReleaseError(f"the bill of materials is not valid: {error}")
+    file.write_text(text, encoding="utf-8")
+
+
+def write_checksums(folder: Path) -> None:
+    """SHA256SUMS, for `sha256sum --check`."""
+    sums = folder / "SHA256SUMS"
+    files = sorted(file for file in folder.iterdir() if file != sums)
+    sums.write_text("".join(f"{digest(file)}  {file.name}\n" for file in files), encoding="utf-8")
+
+
+def release(*, built: bool, everything: bool) -> None:
+    version, tags = project()["project"]["version"], pythons()
+    here = interpreters(tag for tag in tags if not tag.endswith("t"))  # others have no wheels of tokenizers
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not built:
+        build(here)
+    files = sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")])
+    names = [file.name for file in files]
+    if lacking := missing(names, version, tags if everything else here, PLATFORMS if everything else [MACHINE]):
+        raise ReleaseError(f"dist/ lacks {', '.join(lacking)}")
+    if strange := [name for name in names if not name.startswith(f"quadrat-{version}")]:
+        raise ReleaseError(f"dist/ has files of another version: {', '.join(strange)}")
+    step("Metadata", sys.executable, "-m", "twine", "check", "--strict", *files)
+    write_index(WORK / "index", files)
+    packages = {tag: [verified(tag, python, end, version) for end in ENDS] for tag, python in here.items()}
+    wheels = [file for file in files if file.suffix == ".whl"]
+    # The environment that was made last: the newest packages on the newest Python.
+    write_bill(DIST / f"quadrat-{version}.cdx.json", WORK / "environment", wheels)
+    write_checksums(DIST)
+
+    print(f"\nquadrat {version} is in dist/, with a bill of materials (quadrat-{version}.cdx.json) and SHA256SUMS:")
+    for file in files:
+        cuda = f", CUDA {cuda_of(file)}" if file in wheels else ""
+        print(f"  {file.name}: {file.stat().st_size / 1e6:.1f} MB{cuda}")
+        tag = next((tag for tag in here if fnmatch(file.name, f"*-{tag}-{MACHINE}.whl")), None)
+        print(*(f"    agrees with transformers: {one}\n" for one in packages.get(tag, ())), sep="", end="")
+    if absent := missing(names, version, tags, PLATFORMS):
+        print("\nLeft to .github/workflows/release.yml, because this machine does not have the Python or the platform:")
+        print(*(f"  {one}" for one in absent), sep="\n")
+    print(f"\n{REMAINS.format(version=version)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--built", action="store_true")
+    parser.add_argument("--all", action="store_true", dest="everything")
+    try:
+        release(**vars(parser.parse_args()))
+    except ReleaseError as error:
+        print(f"FAILED: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
