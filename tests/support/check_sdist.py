@@ -39,9 +39,10 @@ def make_wheel(sdist: Path, folder: Path) -> Path:
     """The wheel of a source distribution that is unpacked in a folder of its own."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "source", filter="data")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "wheel"]
     environment = {**os.environ, "QUADRAT_CUDA": "OFF"}
-    subprocess.run([*command, "--wheel-dir", folder / "wheel", only(folder / "source")], check=True, env=environment)
+    source = only(folder / "source")
+    subprocess.run([*command, source], check=True, stdout=subprocess.DEVNULL, env=environment)
     return only(folder / "wheel")
 
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,12 @@ ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 WORK = ROOT / "build" / "release"
 MACHINE = f"manylinux*_{platform.machine()}"
-PLATFORMS = ("manylinux*_x86_64", "manylinux*_aarch64", "macosx_*_arm64", "win_amd64")
+PLATFORMS = {
+    "manylinux*_x86_64": "Linux on x86-64",
+    "manylinux*_aarch64": "Linux on aarch64",
+    "macosx_*_arm64": "macOS",
+    "win_amd64": "Windows",
+}
 EXTRAS = ("transformers", "cli")
 # The lowest versions that pyproject.toml allows and this Python has wheels of; and the newest.
 LOWEST = ("--resolution", "lowest-direct", "--requirements", str(ROOT / "pyproject.toml"))
@@ -68,9 +73,7 @@ def interpreters(tags: Iterable[str]) -> dict[str, Path]:
     """The interpreter on this machine for each tag: on the PATH or of pyenv, with the headers a build needs."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     folders = [*os.environ["PATH"].split(os.pathsep), *(str(one) for one in sorted(pyenv.glob("*/bin"), reverse=True))]
-    ask = (
-        "import os, sysconfig as s, sys; sys.exit(not os.path.exists(os.path.join(s.get_path('include'), 'Python.h')))"
-    )
+    ask = "import os, sysconfig; raise SystemExit('Python.h' not in os.listdir(sysconfig.get_path('include')))"
     found = {}
     for tag in tags:
         for folder in folders:
@@ -88,9 +91,8 @@ def step(name: str, *command: str | Path, **variables: str) -> str:
     start, log = time.monotonic(), WORK / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.log"
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with log.open("w") as file:
-        done = subprocess.run(
-            command, check=False, cwd=ROOT, env=environment | variables, stdout=file, stderr=subprocess.STDOUT
-        )
+        streams = {"stdout": file, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, check=False, cwd=ROOT, env=environment | variables, **streams)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
     said = log.read_text()
     if done.returncode != 0:
@@ -111,7 +113,7 @@ def build(here: dict[str, Path]) -> None:
     step("Source distribution", *nox, "sdist")
 
 
-def missing(names: Iterable[str], version: str, tags: Iterable[str], platforms: Iterable[str]) -> list[str]:
+def missing(names: Collection[str], version: str, tags: Iterable[str], platforms: Iterable[str]) -> list[str]:
     """The files of a release that are not among these names, as patterns."""
     wheels = [f"{tag.rstrip('t')}-{tag}-{machine}.whl" for tag in tags for machine in platforms]
     wanted = [f"quadrat-{version}{end}" for end in (".tar.gz", *(f"-{wheel}" for wheel in wheels))]
@@ -145,10 +147,11 @@ def verified(tag: str, python: Path, end: str, version: str) -> str:
     step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
     alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
     step(f"{name}: quadrat verify", folder / "bin" / "quadrat", "verify", **alike)
-    ask = "from importlib.metadata import version as of; print(*(f'{n} {of(n)}' for n in ('torch', 'transformers')))"
-    return subprocess.run(
-        [folder / "bin" / "python", "-c", ask], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    ask = (
+        "from importlib.metadata import version as v; print('torch', v('torch') + ', transformers', v('transformers'))"
+    )
+    told = subprocess.run([folder / "bin" / "python", "-c", ask], check=True, capture_output=True, text=True)
+    return told.stdout.strip()
 
 
 def parts_of(wheel: Path) -> list[dict[str, Any]]:
@@ -195,6 +198,8 @@ def write_checksums(folder: Path) -> None:
 def release(*, built: bool, everything: bool) -> None:
     version, tags = project()["project"]["version"], pythons()
     here = interpreters(tag for tag in tags if not tag.endswith("t"))  # others have no wheels of tokenizers
+    if not here:
+        raise ReleaseError(f"no Python of {', '.join(map(spoken, tags))} with headers is on the PATH or in pyenv")
     WORK.mkdir(parents=True, exist_ok=True)
     if not built:
         build(here)
@@ -202,7 +207,7 @@ def release(*, built: bool, everything: bool) -> None:
     names = [file.name for file in files]
     if lacking := missing(names, version, tags if everything else here, PLATFORMS if everything else [MACHINE]):
         raise ReleaseError(f"dist/ lacks {', '.join(lacking)}")
-    if strange := [name for name in names if not name.startswith(f"quadrat-{version}")]:
+    if strange := [name for name in names if not name.startswith((f"quadrat-{version}-", f"quadrat-{version}.tar"))]:
         raise ReleaseError(f"dist/ has files of another version: {', '.join(strange)}")
     step("Metadata", sys.executable, "-m", "twine", "check", "--strict", *files)
     write_index(WORK / "index", files)
@@ -218,9 +223,10 @@ def release(*, built: bool, everything: bool) -> None:
         print(f"  {file.name}: {file.stat().st_size / 1e6:.1f} MB{cuda}")
         tag = next((tag for tag in here if fnmatch(file.name, f"*-{tag}-{MACHINE}.whl")), None)
         print(*(f"    agrees with transformers: {one}\n" for one in packages.get(tag, ())), sep="", end="")
-    if absent := missing(names, version, tags, PLATFORMS):
-        print("\nLeft to .github/workflows/release.yml, because this machine does not have the Python or the platform:")
-        print(*(f"  {one}" for one in absent), sep="\n")
+    print("\nLeft to .github/workflows/release.yml, because this machine does not have the Python or the platform:")
+    for machine, words in PLATFORMS.items():
+        absent = [spoken(tag) for tag in tags if missing(names, version, [tag], [machine])]
+        print(f"  {words}: {', '.join(absent) or 'nothing'}")
     print(f"\n{REMAINS.format(version=version)}")
 
 
