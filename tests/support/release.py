@@ -141,7 +141,7 @@ def verified(tag: str, python: Path, end: str, version: str) -> str:
     """What `quadrat verify` ran with, in an empty environment that gets everything from the indexes."""
     name, folder = f"Python {spoken(tag)}, {end} packages", WORK / "environment"
     uv = (sys.executable, "-m", "uv")
-    step(f"{name}: an environment", *uv, "venv", "--clear", "--python", python, folder)
+    subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
     index = ("--index", (WORK / "index").as_uri(), "--refresh-package", "quadrat", "--only-binary", ":all:")
     package = f"quadrat[{','.join(EXTRAS)}]=={version}"
     step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
