@@ -7,6 +7,7 @@ import os
 import warnings
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ _LENGTHS: tuple[Callable[[np.random.Generator], list[int]], ...] = (
     lambda rng: [1, *rng.integers(1, 9, 3).tolist()],
     lambda rng: [*rng.integers(1, 9, 3).tolist(), 0],
 )
-Draw = Callable[[np.random.Generator], list[Any]]
+Draw = Callable[[np.random.Generator], Any]
+Case = tuple[Any, Any, Draw]  # the reference's collator or function, quadrat's, and what draws features
 
 
 def run(options: Namespace) -> int:
@@ -33,29 +35,31 @@ def run(options: Namespace) -> int:
     logging.getLogger("quadrat").setLevel(logging.ERROR)  # which batches fall back
     import transformers
 
-    import quadrat
     from quadrat.installed import imitated, remembered
     from quadrat.support.counts import stats
 
-    rng, found, rows = np.random.default_rng(options.seed), dict[str, str](), []
-    for name, choices in _cases().items():
+    rng, found, rows, twins = np.random.default_rng(options.seed), dict[str, str](), [], []
+    for name, choices in (_collators() | _functions()).items():
         stats(reset=True)
-        differing, batches = _compare(name, choices, rng)
-        rows.append((name, f"{batches}", f"{stats().compiled}", f"{len(differing)}"))
+        differing, batches = _compare(choices, rng)
+        twin = choices[0][1]._imitates
+        compiled = "" if twin == "convert_to_tensors" else f"{stats().compiled}"  # which makes no batches
+        rows.append((name, f"{batches}", compiled, f"{len(differing)}"))
         if differing:
             found[name] = differing[0]
+        else:
+            twins.append(twin)
     out = console()
     say(out, f"Drawn batches of quadrat and of transformers {transformers.__version__}, compared to the bit:")
-    out.print(table(("collator", "batches", "compiled", "differences"), rows))
+    out.print(table(("collator or function", "batches", "compiled", "differences"), rows))
     for name, difference in found.items():
         say(out, f"{name}: {difference}")
-    twins = [getattr(quadrat, name)._imitates for name, *_ in rows if name not in found]
     known = remembered.load()
     keys = {twin: key for twin in twins if imitated.unlike_tested(twin) and (key := imitated.key_of(twin)) is not None}
     if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
         if options.remember:
             try:
-                say(out, f"{len(new)} collators are known from now on: {remembered.add(new)}.")
+                say(out, f"{len(new)} of them are known from now on: {remembered.add(new)}.")
             except OSError as error:
                 raise CommandError(f"--remember: {error}") from error
         else:
@@ -63,17 +67,11 @@ def run(options: Namespace) -> int:
     return int(bool(found))
 
 
-def _compare(name: str, choices: list[tuple[dict[str, Any], Draw]], rng: np.random.Generator) -> tuple[list[str], int]:
-    import transformers
-
-    import quadrat
+def _compare(choices: list[Case], rng: np.random.Generator) -> tuple[list[str], int]:
     from quadrat.planning.compared import difference_of
 
     differing, batches = [], 0
-    for options, draw in choices:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            theirs, ours = (getattr(home, name)(**options) for home in (transformers, quadrat))
+    for theirs, ours, draw in choices:
         for _ in range(BATCHES // len(choices)):
             found = difference_of(theirs, ours, draw(rng))
             batches += 1
@@ -82,10 +80,47 @@ def _compare(name: str, choices: list[tuple[dict[str, Any], Draw]], rng: np.rand
     return differing, batches
 
 
-def _cases() -> dict[str, list[tuple[dict[str, Any], Draw]]]:
-    """By collator: options, and a function that draws features."""
+def _functions() -> dict[str, list[Case]]:
+    """Functions that quadrat puts in the place of transformers'."""
+    from transformers import BatchEncoding, Wav2Vec2FeatureExtractor
+
+    from quadrat.installed import originals
+    from quadrat.planning.conversion import convert_to_tensors
+    from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
+    from quadrat.tokenizers.pad import tokenizer_pad
+
+    tokenizer, extractor = _tokenizer(), Wav2Vec2FeatureExtractor()
+    rows, equal = _rows(label=lambda n: n % 3 - 1), _rows(equal=True, lists=True)
+
+    def encoding(rng: np.random.Generator) -> Any:
+        drawn = equal(rng)
+        return BatchEncoding({name: [row[name] for row in drawn] for name in drawn[0]})
+
+    def clips(rng: np.random.Generator) -> list[Any]:
+        return [{"input_values": rng.random(len(row["input_ids"]), np.float32)} for row in rows(rng)]
+
+    def case(twin: str, theirs: Any, ours: Any, draw: Draw) -> Case:
+        ours._imitates, ours.tokenizer, theirs.tokenizer = twin, tokenizer, tokenizer  # as collators have them
+        return theirs, ours, draw
+
+    theirs: Any
+    ours: Any
+    found: dict[str, list[Case]] = {"tokenizer.pad": [], "convert_to_tensors": [], "feature_extractor.pad": []}
+    for one in ("pt", "np"):
+        theirs, ours = (partial(pad, tokenizer, return_tensors=one) for pad in (originals.PAD, tokenizer_pad))
+        found["tokenizer.pad"].append(case("tokenizer_pad", theirs, ours, rows))
+        theirs, ours = (partial(call, tensor_type=one) for call in (originals.CONVERT_TO_TENSORS, convert_to_tensors))
+        found["convert_to_tensors"].append(case("convert_to_tensors", theirs, ours, encoding))
+        theirs = partial(originals.FEATURE_PAD, extractor, return_tensors=one)
+        ours = partial(feature_pad, extractor, options=FeaturePadOptions(return_tensors=one))
+        found["feature_extractor.pad"].append(case("feature_pad", theirs, ours, clips))
+    return found
+
+
+def _collators() -> dict[str, list[Case]]:
     import transformers
 
+    import quadrat
     from quadrat.installed.behaviour import flattening_takes_arrays
 
     own: dict[str, Any] = {"tokenizer": _tokenizer()}
@@ -120,7 +155,13 @@ def _cases() -> dict[str, list[tuple[dict[str, Any], Draw]]]:
             for value in (lambda n: n % 3 - 1, lambda n: n / 4)
         ],
     }
-    return {name: choices for name, choices in cases.items() if hasattr(transformers, name)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            name: [(getattr(transformers, name)(**one), getattr(quadrat, name)(**one), draw) for one, draw in choices]
+            for name, choices in cases.items()
+            if hasattr(transformers, name)
+        }
 
 
 def _tokenizer() -> Any:
