@@ -1,18 +1,25 @@
 """Streams of `datasets`, for each row, and small batches from workers, for each batch."""
 
+import json
+import tempfile
 from collections import deque
 from collections.abc import Iterator
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import transformers
+from accelerate import Accelerator, skip_first_batches
 from torch.utils.data import DataLoader
 
 import quadrat
-from benchmarks.measure import Case, Cases, processor, same, wall
+from benchmarks.measure import ONCE, Case, Cases, Way, processor, same, wall
 from benchmarks.workload import MIN_LENGTH, encode, pair, token_ids, tokenizer
+from quadrat.integration.resume import Tracker
 from quadrat.support import shared
 from quadrat.support.memory import interop
 
@@ -112,11 +119,47 @@ def sent(stopwatch: Any) -> Case:
     return drained(workers(), BATCHES, stopwatch=stopwatch, check=lambda: agree(workers()))
 
 
+def resumed(rows: int) -> Case:
+    """The first batch of a Trainer that goes on behind so many rows of a stream on disk."""
+    folder, draw = tempfile.mkdtemp(), np.random.default_rng(0)
+    for part in range(13):  # the last one is behind them
+        offsets = np.append(0, draw.integers(1, 16, rows // 12).cumsum())
+        ids = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(draw.integers(1000, 30000, offsets[-1])))
+        pq.write_table(pa.table({"input_ids": ids}), f"{folder}/{part:02}.parquet")
+    stream = datasets.load_dataset("parquet", data_dir=folder, split="train", streaming=True)
+    args = SimpleNamespace(world_size=1, gradient_accumulation_steps=1, process_index=0)
+
+    def loader() -> Any:
+        batches = quadrat.BatchedStream(stream, MAX_TOKENS)
+        return Accelerator(cpu=True).prepare(DataLoader(batches, 1, collate_fn=pair("DataCollatorWithPadding")[1]))
+
+    first, steps, read = loader(), 0, 0
+    tracker: Any = Tracker.of(first, args)
+    tracker.begin(0)
+    batches = iter(first)
+    while read < rows:
+        read, steps = read + len(next(batches)["input_ids"]), steps + 1
+        tracker.step()
+    stored = json.dumps(tracker.stored())
+
+    def resume() -> Any:
+        again = loader()
+        tracker: Any = Tracker.of(again, args)
+        tracker.resume(json.loads(stored), None)
+        tracker.begin(0)
+        return next(iter(again))
+
+    skip = Way(lambda: next(iter(skip_first_batches(loader(), steps))), every=ONCE)
+    return Case({"transformers": skip, "quadrat": resume})
+
+
 def cases(*, quick: bool) -> Cases:
+    rows = 30_000 if quick else 3_000_000
     return {
         "DataLoader over an IterableDataset, a row": padded,
         "batches by token budget, a row": budget,
         "packs, a row": packs,
         "a small batch from a worker": lambda: sent(wall),
         "the same, processor time of the main process": lambda: sent(processor),
+        f"a Trainer that goes on after {rows:,} rows on disk": lambda: resumed(rows),
     }

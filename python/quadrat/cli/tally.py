@@ -72,7 +72,7 @@ class _Tally:
             and getattr(collate, "__module__", "") != "transformers.pipelines.base"
         ):
             with contextlib.suppress(Exception):  # a batch of any kind
-                sizes = sizes_of(batch, None)
+                sizes = sizes_of(getattr(batch, "noted", batch), None)  # a batch of a stream comes with its place
                 with self.lock:
                     self._add(sizes)
                     self.others += sizes.computed > 0

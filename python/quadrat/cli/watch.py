@@ -217,6 +217,16 @@ def _prepare(trainer: Any) -> None:
         if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.data.BatchedDataset):
             trim_batches(trainer)
     group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
+    with _or_say(trainer, "a stream is resumed as before"):
+        _resume_stream(trainer)
+
+
+def _resume_stream(trainer: Any) -> None:
+    from torch.utils.data import IterableDataset
+
+    has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
+    if isinstance(trainer.train_dataset, IterableDataset) and not has_one:
+        trainer.add_callback(quadrat.SetEpochCallback())
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:

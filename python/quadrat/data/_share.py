@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from quadrat.input.lazy_row import LazyTable
 
 _INSIDE = ("ex_iterable", "ex_iterables")  # where a `datasets.IterableDataset` holds what it is made of
-_BUFFER = "BufferShuffledExamplesIterable"
+_BUFFER, _REBATCHED = "BufferShuffledExamplesIterable", "RebatchedArrowExamplesIterable"
 
 
 class Reader(NamedTuple):
@@ -64,7 +65,7 @@ class Share:
             if state is not None:
                 dataset.load_state_dict(copy.deepcopy(state))
                 first = 0
-            if not _has_buffer(dataset._ex_iterable):
+            if keeps_its_place(dataset._ex_iterable):
                 self._source = dataset
             if (prepare := getattr(dataset, "_prepare_ex_iterable_for_iteration", None)) is not None:
                 wanted = self._wanted
@@ -118,8 +119,29 @@ def _makes_rows(dataset: Any) -> bool:
     return callable(dataset) and not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
 
-def _has_buffer(source: Any) -> bool:
-    """True if rows are shuffled in a buffer, which is not part of the dataset's state."""
-    inside = [getattr(source, name, []) for name in _INSIDE]
-    parts = [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
-    return type(source).__name__ == _BUFFER or any(map(_has_buffer, parts))
+def parts_of(examples: Any) -> list[Any]:
+    """What the examples of a `datasets.IterableDataset` are made of."""
+    inside = [getattr(examples, name, []) for name in _INSIDE]
+    return [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+def keeps_its_place(examples: Any) -> bool:
+    """True if the state of a dataset says which row is next: a shuffle buffer is no part of it."""
+    name = type(examples).__name__
+    if name == _BUFFER or (name == _REBATCHED and examples.batch_size != 1 and not _counts_batches()):
+        return False
+    return all(map(keeps_its_place, parts_of(examples)))
+
+
+@functools.cache
+def _counts_batches() -> bool:
+    """True if the installed `datasets` counts batches across shards right when it resumes for a second time."""
+    from datasets import Dataset
+
+    def after(count: int, state: Any = None) -> Any:
+        stream = Dataset.from_dict({"row": range(20)}).to_iterable_dataset(num_shards=2).batch(3)
+        if state is not None:
+            stream.load_state_dict(state)
+        return [row["row"] for row in itertools.islice(stream, count)], stream.state_dict()
+
+    return bool(after(9)[0][6:] == after(9, after(1, after(5)[1])[1])[0])

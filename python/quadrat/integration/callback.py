@@ -1,25 +1,37 @@
-"""`SetEpochCallback`: sets the epoch of a collator or dataset when an epoch of Trainer begins."""
+"""`SetEpochCallback`: has a Trainer's collator, dataset and stream be where its training is."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 
-class SetEpochCallback(TrainerCallback):
-    """Call `set_epoch` of the collator and the training dataset when an epoch of Trainer begins.
+class SetEpochCallback(TrainerCallback, ExportableState):
+    """Have what a Trainer trains on be that of its epoch, and a stream go on where a checkpoint was written.
 
-    With it, `rng="philox"` draws new masks in each epoch, and a `BatchedDataset` or `PackedDataset` has the batches or
-    packs of that epoch, on every process. A run that is resumed, also in the middle of an epoch, has the masks and
-    batches that it would have had.
+    Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins. With it,
+    `rng="philox"` draws new masks in each epoch, and a `BatchedDataset` or `PackedDataset` has the batches or packs of
+    that epoch, on every process. A run that is resumed, also in the middle of an epoch, has the masks and batches that
+    it would have had.
+
+    If the training dataset is a stream (`BatchedStream`, `PackedStream`, a `datasets.IterableDataset`, any
+    `IterableDataset` of torch), each checkpoint has its state, and that of each worker process, in
+    `trainer_state.json`. A run that is resumed from it gets the batches that it would have had, in any epoch, and
+    Trainer skips none; `ignore_data_skip` makes no difference. Rows are read again only where a stream has no
+    `state_dict`, or one that leaves rows out (a shuffle buffer of `datasets`). The number of processes and of
+    `dataloader_num_workers` must be as before.
 
     Args:
         collator: an object with `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
             if they have it.
 
     Raises:
-        TypeError: when the first epoch begins, if no object has `set_epoch`.
+        TypeError: when the first epoch begins, if no object has `set_epoch`, and the dataset is no stream; when a batch
+            is made, if a stream's `state_dict` has values that JSON does not keep.
+        ValueError: when training is resumed, if a checkpoint's state is of another stream or of another number of
+            processes or workers; or if there is none, and the stream was read for a second time.
 
     Examples:
         >>> import quadrat
@@ -34,10 +46,26 @@ class SetEpochCallback(TrainerCallback):
     def __init__(self, collator: Any = None) -> None:
         self.collator = collator
         self._next = 0
+        self._tracker: Any = None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint stores: where training is in its stream."""
+        return {"args": {}, "attributes": {} if self._tracker is None else self._tracker.stored()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Reset the epoch count of an earlier run."""
-        self._next = 0
+        """Begin with the first epoch, or where the checkpoint was written."""
+        self._next, self._tracker, loader = 0, None, kwargs.get("train_dataloader")
+        name = type(self).__name__
+        found = state.stateful_callbacks.setdefault(name, self.state())  # Trainer writes into what is there
+        if loader is None:
+            return
+        from quadrat.integration.resume import Tracker
+
+        self._tracker = Tracker.of(loader, args)
+        if self._tracker is not None and state.global_step:
+            stored = [one["attributes"] for one in (found if isinstance(found, list) else [found])]
+            self._tracker.resume(next(filter(None, reversed(stored)), None), state)
+            self._next = self._tracker.epoch
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the epoch before its first batch."""
@@ -48,12 +76,34 @@ class SetEpochCallback(TrainerCallback):
             # Trainer's own collator removes columns before it calls the user's.
             told = [getattr(collator, "data_collator", collator), getattr(loader, "dataset", None)]
         able = [one for one in told if hasattr(one, "set_epoch")]
-        if not able:
+        if not able and self._tracker is None:
             names = " and ".join(type(one).__name__ for one in told)
             raise TypeError(f"{names} has no set_epoch: give SetEpochCallback an object that has it")
         # If a dataset has no length, Trainer only estimates the epoch, and it may not change.
-        epoch = max(int(state.epoch or 0), self._next)
+        epoch = self._next if self._tracker is not None else max(int(state.epoch or 0), self._next)
         for one in able:
             if one is self.collator or getattr(one, "rng", "philox") == "philox":  # masks of others have no epoch
                 one.set_epoch(epoch)
+        if self._tracker is not None:
+            self._tracker.begin(epoch)
         self._next = epoch + 1
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Count a batch of a stream."""
+        if self._tracker is not None:
+            self._tracker.step()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Count a batch of a stream."""
+        if self._tracker is not None:
+            self._tracker.step(state)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Have a checkpoint that is written now be of the next epoch, unless training ends within this one."""
+        if self._tracker is not None and not control.should_training_stop:
+            self._tracker.end()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add the states of other processes to a checkpoint."""
+        if self._tracker is not None:
+            self._tracker.gather(state, type(self).__name__)

@@ -1,0 +1,223 @@
+"""Runs that stop, or are killed, and go on: each row once, in the batches of a run that was not interrupted."""
+
+import functools
+import json
+import os
+import random
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from transformers.trainer_utils import get_last_checkpoint
+
+import quadrat
+from support.isolated import python
+from support.resumed import Counting, of_datasets, train
+
+PLAIN = {"dataloader_num_workers": 0}
+WORKERS = {"dataloader_num_workers": 2}
+ACCUMULATED = {"gradient_accumulation_steps": 2, "max_steps": 20}
+PERSISTENT = {**WORKERS, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 3}
+MAP_STYLE = {"gradient_accumulation_steps": 2}
+
+
+@functools.cache
+def whole_run(stream, *options):
+    return train(tempfile.mkdtemp(), stream, **dict(options))
+
+
+def whole_of(stream, options):
+    return whole_run(stream, *options.items())
+
+
+def assert_goes_on(folder, stream, stops, options, **resumed):
+    whole = whole_of(stream, options)
+    for stop in stops:
+        first = train(folder / str(stop), stream, stop=stop, **options)
+        rest = train(folder / str(stop), stream, resume=True, **options, **resumed)
+        assert first.record + rest.record == whole.record
+        assert first.epochs + rest.epochs == whole.epochs
+    return rest
+
+
+@pytest.mark.parametrize(
+    ("stream", "stops", "options"),
+    [
+        ("batches", [10, 27], PLAIN),
+        ("packs", [7], PERSISTENT | ACCUMULATED),
+        ("3 shards", [21], WORKERS),
+        ("no state", [19], PLAIN),
+        ("rows by tokens", [3, 23], {}),
+    ],
+)
+def test_goes_on(tmp_path, stream, stops, options):
+    assert_goes_on(tmp_path, stream, stops, options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [PLAIN, WORKERS, ACCUMULATED, PERSISTENT], ids=["", "workers", "accumulated", "live"]
+)
+@pytest.mark.parametrize("stream", ["batches of a list", "batches", "packs", "1 shard", "mapped", "buffer", "no state"])
+def test_goes_on_from_any_stream(tmp_path, stream, options):
+    assert_goes_on(tmp_path, stream, [4, 13, 19], options)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_ignore_data_skip_makes_no_difference(tmp_path, told):
+    """The first stop is at the end of an epoch."""
+    assert_goes_on(tmp_path, "3 shards", [15, 23], PLAIN, ignore_data_skip=told)
+
+
+def test_a_checkpoint_at_the_end_of_an_epoch(tmp_path):
+    whole = train(tmp_path, "batches", save_strategy="epoch")
+    ends = [int(path.name.partition("-")[2]) for path in tmp_path.glob("checkpoint-*")]
+    assert len(ends) >= 3
+    for end in ends[:3]:
+        rest = train(tmp_path / "rest", "batches", resume=str(tmp_path / f"checkpoint-{end}"))
+        assert rest.record == [one for one in whole.record if one[0] >= end]
+
+
+def test_rows_are_not_read_again(tmp_path):
+    whole = train(tmp_path / "whole", Counting())
+    train(tmp_path, Counting(), stop=32)
+    stream = Counting()
+    rest = train(tmp_path, stream, resume=True, max_steps=36)
+    assert rest.record == whole.record[32:36]
+    assert stream.read <= 4 + 1, "a loader of accelerate reads one batch ahead"
+
+
+@pytest.mark.slow
+def test_two_processes():
+    script = Path(__file__).parent.parent / "support" / "resumed_in_two.py"
+    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Resumes a run from a checkpoint with other contents."""
+    train(tmp_path, "3 shards", stop=17)
+    path = tmp_path / "checkpoint-17" / "trainer_state.json"
+
+    def resumed(change=None, stream="3 shards", **options):
+        state = json.loads(path.read_text())
+        if change is not None:
+            change(state["stateful_callbacks"])
+        path.write_text(json.dumps(state))
+        return train(tmp_path, stream, resume=True, **options)
+
+    return resumed
+
+
+def test_another_run_is_refused(changed):
+    with pytest.raises(ValueError, match="does not fit: num_workers is 2 here and 1 in the checkpoint"):
+        changed(dataloader_num_workers=2)
+    with pytest.raises(ValueError, match=r"does not fit: dataset is 'IterableDataset .* in the checkpoint"):
+        changed(stream=of_datasets(3).take(40))
+    with pytest.raises(ValueError, match="dataset is 'BatchedStream' here and 'IterableDataset"):
+        changed(stream="batches")
+    with pytest.raises(ValueError, match="does not fit: world_size is 1 here and 2 in the checkpoint"):
+        changed(lambda stored: stored["SetEpochCallback"]["attributes"]["for"].update(world_size=2))
+
+
+def test_another_seed_is_refused(tmp_path):
+    train(tmp_path, "buffer", stop=3)
+    with pytest.raises(ValueError, match="dataset is"):
+        train(tmp_path, of_datasets(3).shuffle(seed=4, buffer_size=10), resume=True)
+    train(tmp_path / "batches", "batches", stop=3)
+    with pytest.raises(ValueError, match="the state is from another stream: seed is 1 here and 0 in the state"):
+        train(tmp_path / "batches", quadrat.BatchedStream(of_datasets(4), 40, window=12, seed=1), resume=True)
+
+
+def test_a_checkpoint_that_is_not_whole_is_refused(changed):
+    with pytest.raises(ValueError, match="the run ended while it saved this checkpoint"):
+        changed(lambda stored: stored["SetEpochCallback"]["attributes"]["positions"].append(None))
+
+
+def test_checkpoints_of_runs_without_the_callback(tmp_path, caplog):
+    whole = whole_of("3 shards", PLAIN)
+    for stop in (6, 23):
+        train(tmp_path / str(stop), "3 shards", stop=stop, callback=None)
+    rest = train(tmp_path / "6", "3 shards", resume=True, stop=20)
+    assert rest.record == whole.record[6:20]
+    assert "batches are read and skipped" in caplog.text
+    later = train(tmp_path / "later", "3 shards", resume=str(tmp_path / "6" / "checkpoint-20"))
+    assert later.record == whole.record[20:]
+    with pytest.raises(ValueError, match="without SetEpochCallback, in epoch 1 of a stream"):
+        train(tmp_path / "23", "3 shards", resume=True)
+    anew = train(tmp_path / "23", "3 shards", resume=True, ignore_data_skip=True)
+    assert [rows for _, rows in anew.record] == [rows for _, rows in whole.record[15:32]]
+
+
+def test_states_that_a_checkpoint_cannot_keep(tmp_path):
+    class Tuples(Counting):
+        def state_dict(self):
+            return {"at": (self.at, 0)}
+
+    with pytest.raises(TypeError, match="state_dict of Tuples cannot be stored in a checkpoint"):
+        train(tmp_path, Tuples())
+
+
+def test_a_loader_that_is_read_twice(tmp_path):
+    class Peeks(quadrat.SetEpochCallback):
+        def on_train_begin(self, *args, **kwargs):
+            super().on_train_begin(*args, **kwargs)
+            next(iter(kwargs["train_dataloader"]))
+
+        def on_step_end(self, args, state, control, **kwargs):
+            super().on_step_end(args, state, control, **kwargs)
+            if state.global_step == 3:
+                next(iter(kwargs["train_dataloader"]))
+
+    with pytest.raises(RuntimeError, match="read a second time in an epoch"):
+        train(tmp_path, "3 shards", callback=Peeks)
+
+
+EVENTS = ["on_step_begin", "on_step_end", "on_substep_end", "on_save", "on_epoch_end"]
+KILLED = [
+    ("batches", PERSISTENT | ACCUMULATED),
+    ("packs", WORKERS),
+    ("3 shards", ACCUMULATED),
+    ("rows by tokens", MAP_STYLE),
+    ("mapped", WORKERS | ACCUMULATED),
+    ("buffer", PLAIN),
+]
+
+
+def in_a_fork(call):
+    """The status of a process that makes this call."""
+    child = os.fork()
+    if not child:
+        try:
+            torch.set_num_threads(1)
+            call()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_killed(tmp_path, number):
+    """Twice, at random events, and then not any more. The file has what each process trained on."""
+    draw = random.Random(1_000 + number)
+    stream, options = KILLED[number % len(KILLED)]
+    whole = whole_of(stream, options)
+    steps = whole.epochs[-1][0]
+    kills = sorted(draw.sample(range(1, steps), 2))
+    given = {**options, "save_steps": draw.randint(1, 4)}
+    expected, start = [], 0
+    for kill in [(draw.choice(EVENTS), step) for step in kills] + [None]:
+        checkpoint = get_last_checkpoint(str(tmp_path)) or False
+        start = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
+        if start == steps:  # a Trainer that goes on from its last step makes one more
+            break
+        run = functools.partial(train, tmp_path, stream, kill=kill, resume=checkpoint, **given)
+        assert in_a_fork(run) in (0, int(signal.SIGKILL)), (stream, given, kill)
+        expected = [one for one in expected if one[0] < start]
+        expected += list(map(json.loads, (tmp_path / "said").read_text().splitlines()))
+        (tmp_path / "said").unlink()
+    assert expected == whole.record, (stream, given, kills)

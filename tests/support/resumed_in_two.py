@@ -1,0 +1,37 @@
+"""One of two processes that train on streams, stop and go on."""
+
+import tempfile
+from typing import Any
+
+import torch
+
+from support.resumed import STREAMS, of_datasets, train
+
+STREAMS["4 shards"] = lambda: of_datasets(4)
+APART = {"accelerator_config": {"dispatch_batches": False}}
+RUNS = [
+    ("3 shards", {"per_device_train_batch_size": 3}),  # one process reads for both
+    ("4 shards", {**APART, "per_device_train_batch_size": 3, "dataloader_num_workers": 2}),  # each has shards
+    ("batches", {**APART, "gradient_accumulation_steps": 2, "max_steps": 20}),  # both read all, and take turns
+    ("batches", {**APART, "dataloader_num_workers": 2}),
+]
+
+
+def folder() -> Any:
+    made = [tempfile.mkdtemp()]
+    torch.distributed.broadcast_object_list(made)
+    return made[0]
+
+
+torch.distributed.init_process_group("gloo")
+for stream, given in RUNS:
+    # transformers 4.57 cannot restore an optimizer in several processes without a GPU.
+    options: Any = {"ddp_backend": "gloo", "save_only_model": True, **given}
+    whole = train(folder(), stream, **options)
+    for stop in (3, 17):
+        place = folder()
+        first = train(place, stream, stop=stop, **options)
+        rest = train(place, stream, resume=True, **options)
+        assert first.record + rest.record == whole.record, (stream, options, stop)
+        assert first.epochs + rest.epochs == whole.epochs
+torch.distributed.destroy_process_group()
