@@ -1,6 +1,7 @@
 """The collators and `pad` of quadrat.trl == those of the installed TRL."""
 
 import copy
+import importlib
 import pickle
 import warnings
 from typing import Any
@@ -345,6 +346,14 @@ def test_boundaries_are_one_tensor_in_a_worker():
     for collator in both("sft", pad_token_id=0, padding_free=True):
         (batch,) = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collator, num_workers=1)
         assert batch["cu_seq_lens_q"] is batch["cu_seq_lens_k"]
+
+
+def test_labels_that_are_a_list_are_left_to_trl(monkeypatch):
+    original = ours.kto.Original.torch_call
+    changed = lambda self, examples: {**original(self, examples), "label": [True]}  # noqa: E731
+    monkeypatch.setattr(ours.kto.Original, "torch_call", changed)
+    with pytest.raises(ImportError, match="are a list"):
+        importlib.reload(ours.kto)
 
 
 @pytest.fixture

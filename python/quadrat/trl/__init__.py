@@ -3,7 +3,8 @@
 Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
 `quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,
 `quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. If the installed
-TRL lacks one of the last two classes, None stands in place of its module. `patch_trl` makes TRL use them all.
+TRL lacks one of the last two classes, or makes other outputs, None stands in place of its module. `patch_trl` makes TRL
+use them all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`DataCollatorForUnpairedPreference` of TRL's `KTOTrainer`; an ImportError if the installed TRL has none."""
+"""`DataCollatorForUnpairedPreference` of TRL's `KTOTrainer`; an ImportError if the installed TRL has none like it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import ClassVar
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
+
+if isinstance(Original(pad_token_id=0)([{"prompt_ids": [1], "completion_ids": [2], "label": True}])["label"], list):
+    raise ImportError("the labels of this TRL are a list")  # in 1.8
 
 
 @dataclass
