@@ -5,7 +5,8 @@ other, so a resumed run, or a run with more workers, trains on other masks. With
 seed, epoch and row. `Trainer` trains a small BERT on the docstrings of installed packages for three epochs. Then it
 trains for one and a half epochs, and a new Trainer resumes from the checkpoint. If the masks and losses of all steps
 are not identical, the exit status is 1. Runs with two workers and with the default, `rng="torch"`, show what masks
-depend on otherwise. It takes about half a minute on two cores.
+depend on otherwise. Then the same for batches of a stream: the checkpoint has its state, so the resumed run reads no
+batch that it skips. It takes about half a minute on two cores.
 
     python examples/resume_mlm.py
     python examples/resume_mlm.py --per-package 20
@@ -80,7 +81,7 @@ class StopAfter(TrainerCallback):
 
 
 def train(
-    rows: list[dict[str, Any]],
+    rows: list[dict[str, Any]] | quadrat.BatchedStream,
     tokenizer: PreTrainedTokenizerBase,
     folder: str,
     rng: str,
@@ -88,6 +89,7 @@ def train(
     workers: int = 0,
     stop_after: int | None = None,
     resume: bool = False,
+    max_steps: int = -1,
 ) -> pd.DataFrame:
     """Train from the same start or from the checkpoint in `folder`, and return the record of the steps."""
     set_seed(0)
@@ -104,7 +106,8 @@ def train(
         args=TrainingArguments(
             folder,
             num_train_epochs=EPOCHS,
-            per_device_train_batch_size=BATCH_SIZE,
+            max_steps=max_steps,  # a stream has no length
+            per_device_train_batch_size=BATCH_SIZE if max_steps < 0 else 1,  # its items are batches
             learning_rate=5e-3,
             dataloader_num_workers=workers,
             dataloader_pin_memory=False,
@@ -159,6 +162,12 @@ def main() -> int:
             }
     whole, resumed = runs["philox"]["in one go"], runs["philox"]["stopped and resumed"]
 
+    stream = quadrat.BatchedStream(rows, max_tokens=BATCH_SIZE * MAX_TOKENS, window=len(rows) // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        given, options = (stream, tokenizer, folder, "philox"), {"max_steps": steps, "workers": 2}
+        of_stream = train(*given, **options)
+        parts = [train(*given, stop_after=half, **options), train(*given, resume=True, **options)]
+
     print(f'\nrng="philox": {steps} steps in one go, or stopped after step {half} and resumed; some of the steps')
     table = whole.rename(columns={"loss": "loss in one go"}).assign(**{"loss stopped and resumed": resumed["loss"]})
     shown = [*range(1, steps, max(1, steps // 9)), half, half + 1, steps]
@@ -174,10 +183,12 @@ def main() -> int:
     )
     print(f"\nSteps with the masks of the run in one go, of {steps}")
     print(same.drop("in one go").to_string())
-    if not resumed.equals(whole) or not (same['rng="philox"'] == steps).all() or masked[0] == masked[1]:
+    is_same = resumed.equals(whole) and pd.concat(parts, ignore_index=True).equals(of_stream)
+    if not is_same or not (same['rng="philox"'] == steps).all() or masked[0] == masked[1]:
         print("Masks or losses are not as promised.", file=sys.stderr)
         return 1
     print(f'\nWith rng="philox", the masks and losses of all {steps} steps are identical.')
+    print(f"So are those of a stream, in {of_stream['epoch'].nunique()} epochs, with two workers.")
     return 0
 
 

@@ -359,3 +359,13 @@ def test_predictions_are_in_order(script, option):
     assert found[0]
     if option != "--group-by-length":  # training is the same
         assert max(abs(one - other) for one, other in zip(expected[1], found[1], strict=True)) < 2e-4
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_in_its_second_epoch(script):
+    text = TRAIN.replace("data = Dataset.from_list(rows)", "data = Dataset.from_list(rows).to_iterable_dataset()")
+    text = text.replace("num_train_epochs=1", "max_steps=20, save_steps=15").replace('"no", use', '"steps", use')
+    whole = losses(ran(script(text), RUN, "script.py", "2").stdout)
+    rest = losses(ran(script(text.replace("train()", "train('out/checkpoint-15')")), RUN, "script.py", "2").stdout)
+    assert len(whole) == 20
+    assert rest == whole[15:]
