@@ -22,11 +22,19 @@ nox.options.reuse_venv = "yes"
 ROOT = Path(__file__).parent
 BIN = ROOT / ".venv" / "bin"
 JOBS = os.environ.get("JOBS") or str(os.cpu_count())
+
+
+def runs(python: str) -> bool:
+    """Whether there is such a Python: the stand-in of one that pyenv has not switched on fails."""
+    found = shutil.which(python)
+    return found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
 # Of transformers: 4 is 4.57, and `newest` what .venv has. The others are dependency groups, of all packages together.
 VERSIONS = ("4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "5.23", "newest")
 EXTREMES = ("oldest", "latest")
 # What `latest` runs on, for NumPy's newest releases are for new Pythons alone.
-NEWEST_PYTHON = next((name for minor in (14, 13, 12) if shutil.which(name := f"python3.{minor}")), None)
+NEWEST_PYTHON = next((name for minor in (14, 13, 12) if runs(name := f"python3.{minor}")), None)
 WHEEL_PYTHON = os.environ.get("WHEEL_PYTHON")
 # One thread of torch for each process; the address of the compiler, for what tests compile.
 TESTS = {"OMP_NUM_THREADS": "1", "CXX": os.environ.get("CXX", "c++")}
