@@ -51,7 +51,7 @@ class _NotedStream(IterableDataset[Any]):
         self.leading = self._items = 0
 
     def __getattr__(self, name: str) -> Any:
-        if name == "dataset":  # while it is unpickled
+        if name == "dataset" or name.startswith("__"):  # while it is pickled
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
@@ -130,8 +130,7 @@ class Tracker:
             cls.__name__, (cls,), {"__iter__": lambda base: self._batches(lambda: cls.__iter__(base))}
         )
         self._loader, self._base, self._args = loader, base, args
-        # One process may read for all.
-        self._is_alone = args.world_size == 1 or isinstance(loader, DataLoaderDispatcher)
+        self._is_alone = args.world_size == 1 or isinstance(loader, DataLoaderDispatcher)  # that reads
         is_dispatched = isinstance(loader, DataLoaderDispatcher) and args.world_size > 1
         self._per = args.world_size if is_dispatched and not loader.split_batches else 1  # batches of `base` in one
         self._repeats = is_dispatched and not loader._drop_last
@@ -191,7 +190,10 @@ class Tracker:
                 if stored["for"].get(name) != value
             ]
             if differing:
-                raise ValueError(f"the checkpoint's state of the stream does not fit: {'; '.join(differing)}")
+                raise ValueError(
+                    f"the checkpoint's state of the stream does not fit: {'; '.join(differing)}. Go on with what it "
+                    "was written with, or begin anew without resume_from_checkpoint"
+                )
             if None in stored["positions"]:
                 raise ValueError("the run ended while it saved this checkpoint: resume from the one before")
             position = stored["positions"][0 if self._is_alone else self._args.process_index]
