@@ -69,6 +69,15 @@ def tokens_of(batch):
     return sum(batch[f"{name}_input_ids"].numel() for name in ("anchor", "positive"))
 
 
+def test_batches_that_take_the_same_time(folder, tmp_path):
+    trainer = trainer_of(folder, tmp_path)
+    made = quadrat.batch_by_tokens(trainer, 128, attention="auto")
+    assert made.attention == quadrat.batching.AttentionCost.of(trainer.model.transformers_model)
+    first, second = batches_of(trainer)
+    for epoch in (first, second):
+        assert sorted(text for texts, _ in epoch for text in texts) == sorted(TEXTS)
+
+
 def test_each_row_once_an_epoch(folder, tmp_path):
     trainer = trainer_of(folder, tmp_path)
     before = [sum(computed for _, computed in epoch) for epoch in batches_of(trainer_of(folder, tmp_path))]

@@ -63,6 +63,7 @@ class AttentionCost:
             TypeError: for an object without a config, and for models with an encoder and a decoder, or without
                 attention: give a crossover as a number.
         """
+        model = getattr(model, "transformers_model", None) or model  # of sentence-transformers
         config = getattr(model, "config", model)
         if not hasattr(config, "get_text_config"):
             raise TypeError(f"a {type(model).__name__} has no config of transformers: give the crossover as a number")
