@@ -49,11 +49,16 @@ def assert_goes_on(folder, stream, stops, options, **resumed):
         ("packs", [7], PERSISTENT | ACCUMULATED),
         ("3 shards", [21], WORKERS),
         ("no state", [19], PLAIN),
-        ("rows by tokens", [3, 23], {}),
     ],
 )
 def test_goes_on(tmp_path, stream, stops, options):
     assert_goes_on(tmp_path, stream, stops, options)
+
+
+def test_batches_by_tokens_of_a_dataset_go_on_in_the_first_and_third_epoch(tmp_path):
+    assert_goes_on(tmp_path, "rows by tokens", [3, 23], {})
+    epochs = dict(whole_of("rows by tokens", {}).epochs)
+    assert (int(epochs[3]), int(epochs[23])) == (0, 2)
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ class _NotedStream(IterableDataset[Any]):
         self._group, self._repeats = group, repeats  # the items of a batch; whether the first ones end the pass, too
         has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
         self.has_state = has_state and keeps_its_place(getattr(dataset, "_ex_iterable", None))
-        self._is_checked = False
+        self._is_checked = self._is_loaded = False
         self.leading = self._items = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -62,6 +62,8 @@ class _NotedStream(IterableDataset[Any]):
         worker, position, self.position = here(0, 1).worker, self.position, None
         self.leading = self._items = 0
         if position is None or position["workers"][worker] is None:
+            if self._is_loaded and hasattr(self.dataset, "_starting_state_dict"):
+                self.dataset._starting_state_dict = None  # `datasets` 3 would begin there again
             return iter(self.dataset) if self.has_state else self._counted(self.dataset)
         at = json.loads(position["workers"][worker])
         if at["epoch"] is not None and hasattr(self.dataset, "set_epoch"):
@@ -72,6 +74,7 @@ class _NotedStream(IterableDataset[Any]):
         first = list(itertools.islice(self.dataset, self._group)) if self._repeats else [None] * self._group
         if self.has_state:
             self.dataset.load_state_dict(at["state"])
+            self._is_loaded = True
             return itertools.chain(first * self.leading, self.dataset)
         self._items = at["items"]
         return itertools.chain(first * self.leading, self._counted(itertools.islice(self.dataset, self._items, None)))
