@@ -177,6 +177,11 @@ def test_errors_are_the_references():
     collator([{"input_ids": [5, 6]}])
     with pytest.raises(ValueError, match="quadrat: "):
         collator([{"input_ids": [5, 6], "label": "text"}, {"input_ids": [5], "label": "text"}])
+    for rows in ([{}, {}], [[], []], []):
+        assert_same_outcome(
+            outcome(samples.make(transformers, "DataCollatorForSeq2Seq"), rows),
+            outcome(samples.make(quadrat, "DataCollatorForSeq2Seq"), rows),
+        )
     assert imitated.DIFFERENCES == {}
 
 

@@ -106,7 +106,7 @@ def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
     if not imitated.compares(collator._imitates):
         return False
     found = _core.collect(features, None, interop())
-    if found is None:
+    if found is None or not found[0]:
         return True
     names, columns = found
     traits = (columns.signature(0, 1), *(min(columns.describe(at)[3], 2) for at in range(len(columns))))
@@ -164,7 +164,11 @@ class _State:
         generator: Any = getattr(self.collator, "generator", None)
         bits = getattr(generator, "bit_generator", None)
         own = generator.get_state() if hasattr(generator, "get_state") else copy.deepcopy(getattr(bits, "state", None))
-        found = {"numpy.random": np.random.get_state(), "random": random.getstate(), "the collator's generator": own}
+        found = {
+            "numpy.random": np.random.get_state(legacy=False),
+            "random": random.getstate(),
+            "the collator's generator": own,
+        }
         return found if self.torch is None else found | {"torch's generator": self.torch.get_rng_state()}
 
     def restore_shared(self) -> None:
