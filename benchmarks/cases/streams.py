@@ -121,15 +121,15 @@ def sent(stopwatch: Any) -> Case:
 
 def resumed(rows: int) -> Case:
     """The first batch of a Trainer that goes on behind so many rows of a stream on disk."""
-    folder, draw = tempfile.mkdtemp(), np.random.default_rng(0)
+    folder, draw = tempfile.TemporaryDirectory(), np.random.default_rng(0)
     for part in range(13):  # the last one is behind them
         offsets = np.append(0, draw.integers(1, 16, rows // 12).cumsum())
         ids = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(draw.integers(1000, 30000, offsets[-1])))
-        pq.write_table(pa.table({"input_ids": ids}), f"{folder}/{part:02}.parquet")
-    stream = datasets.load_dataset("parquet", data_dir=folder, split="train", streaming=True)
+        pq.write_table(pa.table({"input_ids": ids}), f"{folder.name}/{part:02}.parquet")
+    stream = datasets.load_dataset("parquet", data_dir=folder.name, split="train", streaming=True)
     args = SimpleNamespace(world_size=1, gradient_accumulation_steps=1, process_index=0)
 
-    def loader() -> Any:
+    def loader(_: Any = folder) -> Any:  # the files live as long
         batches = quadrat.BatchedStream(stream, MAX_TOKENS)
         return Accelerator(cpu=True).prepare(DataLoader(batches, 1, collate_fn=pair("DataCollatorWithPadding")[1]))
 

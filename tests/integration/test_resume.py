@@ -25,7 +25,8 @@ MAP_STYLE = {"gradient_accumulation_steps": 2}
 
 @functools.cache
 def whole_run(stream, *options):
-    return train(tempfile.mkdtemp(), stream, **dict(options))
+    with tempfile.TemporaryDirectory() as folder:
+        return train(folder, stream, **dict(options))
 
 
 def whole_of(stream, options):
@@ -95,9 +96,9 @@ def test_rows_are_not_read_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes():
+def test_two_processes(tmp_path):
     script = Path(__file__).parent.parent / "support" / "resumed_in_two.py"
-    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, tmp_path)
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """One of two processes that train on streams, stop and go on."""
 
-import tempfile
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from support.resumed import STREAMS, of_datasets, train
 
+FOLDER = Path(sys.argv[1])
 STREAMS["4 shards"] = lambda: of_datasets(4)
 APART = {"accelerator_config": {"dispatch_batches": False}}
 RUNS = [
@@ -17,19 +19,13 @@ RUNS = [
 ]
 
 
-def folder() -> Any:
-    made = [tempfile.mkdtemp()]
-    torch.distributed.broadcast_object_list(made)
-    return made[0]
-
-
 torch.distributed.init_process_group("gloo")
-for stream, given in RUNS:
+for number, (stream, given) in enumerate(RUNS):
     # transformers 4.57 cannot restore an optimizer in several processes without a GPU.
     options: Any = {"ddp_backend": "gloo", "save_only_model": True, **given}
-    whole = train(folder(), stream, **options)
+    whole = train(FOLDER / str(number), stream, **options)
     for stop in (3, 17):
-        place = folder()
+        place = FOLDER / f"{number}-{stop}"
         first = train(place, stream, stop=stop, **options)
         rest = train(place, stream, resume=True, **options)
         assert first.record + rest.record == whole.record, (stream, options, stop)
