@@ -189,6 +189,7 @@ def test_errors_are_the_references():
     ("expected", "got", "said"),
     [
         ({"a": 1}, {"b": 1}, "keys"),
+        (torch.tensor([5]).as_strided((1,), (0,)), torch.tensor([6]), r"batch\[0\] is 5 of the reference and 6"),
         ([1, 2], [1], "2 items"),
         ([1], (1,), "a list of the reference and a tuple"),
         (torch.tensor([1.0, 0.0]), torch.tensor([1.0, -0.0]), r"batch\[1\] is 0.0 of the reference and -0.0"),

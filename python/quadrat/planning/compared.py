@@ -77,8 +77,10 @@ def compared(
             raise got.error
         expected = _called_as_it_is(reference, plain(features), before)
     count_compared()
-    difference = _difference(expected, got)
-    difference = difference or _edit(collator, features, given)
+    try:
+        difference = _difference(expected, got) or _edit(collator, features, given)
+    except Exception as error:  # of values that are compared in their own way
+        difference = f"they do not compare: {error!r}"
     if difference is not None:
         _tell(collator, difference)
     for one in expected.warned:
@@ -304,7 +306,9 @@ def _of_arrays(expected: Any, got: Any, name: str) -> str | None:
         torch = sys.modules["torch"]
         if expected.layout is not torch.strided or expected.is_contiguous() != got.is_contiguous():
             return None if torch.equal(expected, got) else f"{name} differs"
-        arrays = [one.detach().contiguous().view(-1).view(torch.uint8).numpy() for one in (expected, got)]
+        # Copies: a tensor of one element is contiguous whatever its stride, and such bytes have no view.
+        copies = (one.detach().clone(memory_format=torch.contiguous_format) for one in (expected, got))
+        arrays = [one.view(-1).view(torch.uint8).numpy() for one in copies]
     elif expected.dtype.hasobject:
         return first_difference(expected.tolist(), got.tolist(), name)
     else:
