@@ -79,7 +79,7 @@ def plan_packs(
         >>> quadrat.batching.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
         >>> quadrat.batching.plan_packs([5, 3, 8, 2, 6], 16, counts=[1, 0, 2, 0, 1], max_count=2).to_lists()
-        [[2, 1, 3], [4, 0]]
+        [[2], [4, 0, 1, 3]]
     """
     packs = Packing.of(max_length, strategy, overlong, counts, max_count).packs(lengths_of(lengths)).rows
     return Ragged(tensor_or_array(packs.values, lengths), tensor_or_array(packs.offsets, lengths))
