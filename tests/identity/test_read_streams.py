@@ -66,6 +66,7 @@ def test_values_of_any_type_are_those_of_datasets(column, size):
 
 
 def test_a_row_is_decoded_when_it_comes(monkeypatch):
+    pytest.importorskip("PIL", reason="datasets needs Pillow for images")
     decoded = []
     monkeypatch.setattr(datasets.Image, "decode_example", lambda _, value, **options: decoded.append(value) or value)
     features = datasets.Features({"a": datasets.Image()})

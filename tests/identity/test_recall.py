@@ -84,13 +84,25 @@ def test_changes_between_batches(name, steps, anew):
 LONG = [{"input_ids": list(range(7, 7 + n))} for n in (300, 212, 300)]
 
 
+def bfloat16_is_whole():
+    """Whether this torch makes all that transformers asks for in bfloat16; where it does not, transformers raises."""
+    try:
+        torch.eye(2, dtype=torch.bfloat16)
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("name", samples.TWINS)
 def test_other_defaults_of_torch(name):
     """A plan made for one default dtype, or device, is not used for another."""
     reference, collator = samples.pair(name)
     batch = LONG if name.endswith(("LanguageModeling", "WordMask")) else samples.batch(name)
     batch = [{**row, "score": 0.1} for row in batch] if name == "DataCollatorWithPadding" else batch
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float32):
+    dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float32]
+    if not bfloat16_is_whole():
+        dtypes.remove(torch.bfloat16)
+    for dtype in dtypes:
         with default_dtype(dtype):
             assert_identical(reference, collator, batch)
     with torch.device("meta"):

@@ -165,7 +165,11 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         places = np.split(np.arange(ends[-1]), ends[:-1])
         joined = Restoring(int(ends[-1]), places, numbers, padding_value).whole(outputs)
         parts: list[Any] = [None] * self.world_size
-        _require_processes(self.world_size, self.rank).all_gather_object(parts, in_host_memory(joined))
+        distributed = _require_processes(self.world_size, self.rank)
+        import torch
+
+        with torch.inference_mode(False):  # torch 2.2 does not receive in it
+            distributed.all_gather_object(parts, in_host_memory(joined))
         # Its own first, on whose device the results are.
         parts[self.rank], ranks = joined, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
         numbers = [np.concatenate(self._of_rank(rank)) for rank in ranks]
