@@ -14,7 +14,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import quadrat
 from support.isolated import python
-from support.resumed import Counting, of_datasets, train
+from support.resumed import ROWS, Counting, Plain, Recording, of_datasets, train
 
 PLAIN = {"dataloader_num_workers": 0}
 WORKERS = {"dataloader_num_workers": 2}
@@ -125,7 +125,7 @@ def test_another_run_is_refused(changed):
     with pytest.raises(ValueError, match="dataset is 'BatchedStream' here and 'IterableDataset"):
         changed(stream="batches")
     with pytest.raises(ValueError, match="does not fit: world_size is 1 here and 2 in the checkpoint"):
-        changed(lambda stored: stored["SetEpochCallback"]["attributes"]["for"].update(world_size=2))
+        changed(lambda stored: stored["SetEpochCallback: stream"]["for"].update(world_size=2))
 
 
 def test_another_seed_is_refused(tmp_path):
@@ -139,7 +139,7 @@ def test_another_seed_is_refused(tmp_path):
 
 def test_a_checkpoint_that_is_not_whole_is_refused(changed):
     with pytest.raises(ValueError, match="the run ended while it saved this checkpoint"):
-        changed(lambda stored: stored["SetEpochCallback"]["attributes"]["positions"].append(None))
+        changed(lambda stored: stored["SetEpochCallback: stream"]["positions"].append(None))
 
 
 def test_checkpoints_of_runs_without_the_callback(tmp_path, caplog):
@@ -164,6 +164,116 @@ def test_states_that_a_checkpoint_cannot_keep(tmp_path):
 
     with pytest.raises(TypeError, match="state_dict of Tuples cannot be stored in a checkpoint"):
         train(tmp_path, Tuples())
+
+
+def test_a_state_that_a_checkpoint_cannot_keep_later(tmp_path):
+    class ByFile(Counting):
+        def state_dict(self):
+            return {"rows": {0: self.at} if self.at > 5 else {}}
+
+    with pytest.raises(TypeError, match="state_dict of ByFile cannot be stored in a checkpoint"):
+        train(tmp_path, ByFile())
+
+
+@pytest.mark.parametrize("make", [lambda: of_datasets(3), lambda: quadrat.BatchedStream(of_datasets(3), 40), Plain])
+def test_an_evaluation_on_the_same_stream(tmp_path, make):
+    """Its epoch and its place are not those of training."""
+    given = {"eval_strategy": "steps", "eval_steps": 2, "prediction_loss_only": True, "max_steps": 20}
+    given["per_device_train_batch_size"] = 1 if isinstance(make(), quadrat.BatchedStream) else 3
+    stream = make()
+    whole = train(tmp_path / "whole", stream, evaluated=stream, **given)
+    for stop in (4, 17):
+        stream, again = make(), make()
+        first = train(tmp_path / str(stop), stream, evaluated=stream, stop=stop, **given)
+        rest = train(tmp_path / str(stop), again, evaluated=again, resume=True, **given)
+        trained = [one for one in first.record + rest.record if one in whole.record]
+        assert trained == first.record + rest.record
+        assert rest.record == whole.record[len(whole.record) - len(rest.record) :]
+        assert first.epochs + rest.epochs == whole.epochs
+
+
+class OneLoader(Recording):
+    """A Trainer that trains on one loader, however often."""
+
+    def get_train_dataloader(self):
+        self.__dict__.setdefault("loader", super().get_train_dataloader())
+        return self.loader
+
+
+@pytest.mark.parametrize("options", [PLAIN, PERSISTENT], ids=["", "live"])
+def test_a_stream_that_trains_twice(tmp_path, options):
+    """In one process: what was resumed begins anew when a run is not resumed."""
+    given = {**options, "per_device_train_batch_size": 3, "max_steps": 18}
+    stream = of_datasets(2)
+    whole = train(tmp_path / "whole", of_datasets(2), **given).record
+    train(tmp_path, stream, stop=5, **given)
+    rest = train(tmp_path, stream, resume=True, trainer=OneLoader, **given)
+    assert rest.record == whole[5:]
+    for resume, expected in ((str(tmp_path / "checkpoint-5"), whole[5:]), (False, whole)):
+        rest.record.clear()
+        rest.train(resume_from_checkpoint=resume)
+        assert rest.record == expected
+    assert train(tmp_path / "anew", stream, **given).record == whole
+
+
+def test_a_run_that_went_on_without_the_callback_is_refused(tmp_path):
+    train(tmp_path, "3 shards", stop=3)
+    train(tmp_path, "3 shards", resume=True, stop=5, callback=None)
+    with pytest.raises(ValueError, match="went on without SetEpochCallback after step 3, and its place"):
+        train(tmp_path, "3 shards", resume=True)
+
+
+@pytest.mark.parametrize("stream", ["rows", "3 shards"])
+def test_restored_callbacks_keep_their_collator(tmp_path, stream):
+    """Trainer makes callbacks anew of what a checkpoint stores under their names."""
+
+    class Told:
+        def __init__(self):
+            self.epochs = []
+            self.set_epoch = self.epochs.append
+
+    for stop in (17, 20):
+        told = Told()
+        given = {"restore_callback_states_from_checkpoint": True, "per_device_train_batch_size": 3, "max_steps": 20}
+        callback = functools.partial(quadrat.SetEpochCallback, told)
+        data = ROWS if stream == "rows" else stream
+        train(tmp_path, data, stop=stop, callback=callback, resume=stop == 20, data_seed=0, **given)
+        assert told.epochs == ([1] if stop == 20 else [0, 1])
+
+
+class Sized(Plain):
+    def __init__(self, length=45):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
+def test_a_stream_with_a_length(tmp_path):
+    """By which Trainer counts epochs."""
+    given = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 5, "max_steps": -1, "num_train_epochs": 3}
+    whole = train(tmp_path / "whole", Sized(), **given)
+    for stop in (2, 3, 5):
+        first = train(tmp_path / str(stop), Sized(), stop=stop, **given)
+        rest = train(tmp_path / str(stop), Sized(), resume=True, **given)
+        assert first.record + rest.record == whole.record
+        assert first.epochs + rest.epochs == whole.epochs
+    with pytest.raises(
+        ValueError, match=r"Trainer would begin after batch 0 of epoch 1, .* was after batch 10 of epoch 1"
+    ):
+        train(tmp_path, Sized(), resume=str(tmp_path / "5" / "checkpoint-5"), ignore_data_skip=True, **given)
+    train(tmp_path, Sized(70), stop=4, **given)
+    with pytest.raises(ValueError, match=r"by the length of Sized, but it was after batch .*its len must be right"):
+        train(tmp_path, Sized(70), resume=True, **given)
+
+
+def test_workers_that_do_not_know_the_epoch(tmp_path):
+    given = {**PERSISTENT, "max_steps": 18}
+    train(tmp_path, "no state", stop=16, **given)
+    with pytest.raises(
+        ValueError, match="epoch of Plain is not known in workers that live on, at the start of epoch 1"
+    ):
+        train(tmp_path, "no state", resume=True, **given)
 
 
 def test_a_loader_that_is_read_twice(tmp_path):

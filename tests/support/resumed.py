@@ -128,6 +128,8 @@ def train(
     kill: tuple[str, int] | None = None,
     resume: Any = False,
     callback: Any = quadrat.SetEpochCallback,
+    trainer: Any = Recording,
+    evaluated: Any = None,
     **options: Any,
 ) -> Recording:
     """A Trainer after its steps: `record` has [step, rows] of each batch, and `epochs` [step, epoch] of each step."""
@@ -137,10 +139,11 @@ def train(
     given = {"save_strategy": "steps", "save_steps": 1000, "per_device_train_batch_size": size, **length, **options}
     ends = Ends(stop, kill)
     callbacks = [ends] if callback is None or stream == "rows by tokens" else [callback(), ends]
-    trainer = Recording(
+    trainer = trainer(
         model=Model(),
         args=arguments(folder, **given),
         train_dataset=dataset,
+        eval_dataset=evaluated,
         data_collator=collate,
         callbacks=callbacks,
     )

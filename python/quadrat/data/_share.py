@@ -61,6 +61,7 @@ class Share:
             given, dataset = dataset, split_dataset_by_node(dataset, reader.rank, reader.ranks)
             if reader.ranks == 1:
                 dataset._distributed = given._distributed  # to split by one would share `take` and `skip` among shards
+            dataset._ex_iterable = own_examples(dataset._ex_iterable)
             dataset.set_epoch(epoch)
             if state is not None:
                 dataset.load_state_dict(copy.deepcopy(state))
@@ -123,6 +124,16 @@ def parts_of(examples: Any) -> list[Any]:
     """What the examples of a `datasets.IterableDataset` are made of."""
     inside = [getattr(examples, name, []) for name in _INSIDE]
     return [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+def own_examples(examples: Any) -> Any:
+    """The same examples with a state of their own: another iterator of the dataset, as of an evaluation, resets it."""
+    made = copy.copy(examples)
+    for name in _INSIDE:
+        if (found := getattr(made, name, None)) is not None:
+            many = isinstance(found, (list, tuple))
+            setattr(made, name, [*map(own_examples, found)] if many else own_examples(found))
+    return made
 
 
 def keeps_its_place(examples: Any) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
 
 
-class SetEpochCallback(TrainerCallback, ExportableState):
+class SetEpochCallback(TrainerCallback):
     """Have what a Trainer trains on be that of its epoch, and a stream go on where a checkpoint was written.
 
     Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins. With it,
@@ -48,24 +47,20 @@ class SetEpochCallback(TrainerCallback, ExportableState):
         self._next = 0
         self._tracker: Any = None
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint stores: where training is in its stream."""
-        return {"args": {}, "attributes": {} if self._tracker is None else self._tracker.stored()}
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin with the first epoch, or where the checkpoint was written."""
         self._next, self._tracker, loader = 0, None, kwargs.get("train_dataloader")
-        name = type(self).__name__
-        found = state.stateful_callbacks.setdefault(name, self.state())  # Trainer writes into what is there
         if loader is None:
             return
-        from quadrat.integration.resume import Tracker
+        from quadrat.integration.resume import STORED, Tracker
 
-        self._tracker = Tracker.of(loader, args)
-        if self._tracker is not None and state.global_step:
-            stored = [one["attributes"] for one in (found if isinstance(found, list) else [found])]
-            self._tracker.resume(next(filter(None, reversed(stored)), None), state)
-            self._next = self._tracker.epoch
+        tracker = Tracker.of(loader, args, state)
+        if tracker is not None:
+            self._tracker = tracker
+            if state.global_step:
+                tracker.resume(state.stateful_callbacks.get(STORED))
+                self._next = tracker.epoch
+            tracker.store()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the epoch before its first batch."""
@@ -96,7 +91,8 @@ class SetEpochCallback(TrainerCallback, ExportableState):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count a batch of a stream."""
         if self._tracker is not None:
-            self._tracker.step(state)
+            self._tracker.step()
+            self._tracker.step_ends()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Have a checkpoint that is written now be of the next epoch, unless training ends within this one."""
@@ -106,4 +102,4 @@ class SetEpochCallback(TrainerCallback, ExportableState):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the states of other processes to a checkpoint."""
         if self._tracker is not None:
-            self._tracker.gather(state, type(self).__name__)
+            self._tracker.gather()

@@ -14,6 +14,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +23,12 @@ from accelerate import skip_first_batches
 from accelerate.data_loader import DataLoaderDispatcher, IterableDatasetShard
 from torch.utils.data import DataLoader, IterableDataset
 
-from quadrat.data._share import here, keeps_its_place, parts_of
+from quadrat.data._share import here, keeps_its_place, own_examples, parts_of
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.around import Around
 
 logger = logging.getLogger("quadrat")
+STORED = "SetEpochCallback: stream"  # in a checkpoint; under a callback's name, Trainer may make another callback of it
 
 
 class NotedBatch(NamedTuple):
@@ -43,12 +45,15 @@ class _NotedStream(IterableDataset[Any]):
     position: dict[str, Any] | None = None  # that the next pass begins at, of all workers
 
     def __init__(self, dataset: Any, group: int, *, repeats: bool) -> None:
+        if hasattr(dataset, "_ex_iterable"):  # of `datasets`: nobody else sees where it is, or begins there
+            given, dataset = dataset, object.__new__(type(dataset))  # its copies have the same `__dict__`
+            vars(dataset).update(vars(given), _ex_iterable=own_examples(given._ex_iterable))
         self.dataset = dataset
         self._group, self._repeats = group, repeats  # the items of a batch; whether the first ones end the pass, too
         has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
         self.has_state = has_state and keeps_its_place(getattr(dataset, "_ex_iterable", None))
-        self._is_checked = self._is_loaded = False
         self.leading = self._items = 0
+        self._epoch, self._is_loaded = None, False
 
     def __getattr__(self, name: str) -> Any:
         if name == "dataset" or name.startswith("__"):  # while it is pickled
@@ -61,20 +66,23 @@ class _NotedStream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         worker, position, self.position = here(0, 1).worker, self.position, None
         self.leading = self._items = 0
+        if self._is_loaded and hasattr(self.dataset, "_starting_state_dict"):
+            self.dataset._starting_state_dict = None  # `datasets` would begin there whenever the epoch is the same
+        # Now: an evaluation may set another one. And not all datasets tell running workers of a new one.
+        self._epoch = getattr(self.dataset, "epoch", None)
         if position is None or position["workers"][worker] is None:
-            if self._is_loaded and hasattr(self.dataset, "_starting_state_dict"):
-                self.dataset._starting_state_dict = None  # `datasets` 3 would begin there again
             return iter(self.dataset) if self.has_state else self._counted(self.dataset)
         at = json.loads(position["workers"][worker])
         if at["epoch"] is not None and hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(at["epoch"])  # `datasets` ignores the state of another one
+            self._epoch = at["epoch"]
         # A loader begins with worker 0: what workers before the next one give first takes their turn and is dropped.
         # accelerate ends a pass with its first items, which it must have seen.
         self.leading = self._repeats + (worker < position["turn"])
         first = list(itertools.islice(self.dataset, self._group)) if self._repeats else [None] * self._group
         if self.has_state:
-            self.dataset.load_state_dict(at["state"])
             self._is_loaded = True
+            self.dataset.load_state_dict(at["state"])
             return itertools.chain(first * self.leading, self.dataset)
         self._items = at["items"]
         return itertools.chain(first * self.leading, self._counted(itertools.islice(self.dataset, self._items, None)))
@@ -88,12 +96,11 @@ class _NotedStream(IterableDataset[Any]):
         """Where the stream is. Raises TypeError for a state that JSON does not keep."""
         state = self.dataset.state_dict() if self.has_state else None
         try:
-            # The epoch here: not all datasets tell running workers of a new one.
-            note = json.dumps({"items": self._items, "epoch": getattr(self.dataset, "epoch", None), "state": state})
-            self._is_checked = self._is_checked or json.loads(note)["state"] == state
+            note = json.dumps({"items": self._items, "epoch": self._epoch, "state": state})
+            is_kept = json.loads(note)["state"] == state
         except (TypeError, ValueError):
-            self._is_checked = False
-        if not self._is_checked:
+            is_kept = False
+        if not is_kept:
             raise TypeError(
                 f"the state_dict of {type(self.dataset).__name__} cannot be stored in a checkpoint: it may have lists, "
                 "dicts with names, numbers and texts alone"
@@ -148,15 +155,21 @@ class Tracker:
             self._length: int | None = len(loader)
         except TypeError:
             self._length = None
-        self._goes_on, self._reads = False, True
-        self._go_to({"epoch": 0})
+        self._state: Any = None
 
     @staticmethod
-    def of(loader: Any, args: Any) -> Tracker | None:
-        """The tracker of a loader over a stream that has none."""
+    def of(loader: Any, args: Any, state: Any) -> Tracker | None:
+        """The tracker of a loader over a stream, at its start; None if another callback of this run has it."""
         base = getattr(loader, "base_dataloader", loader)
-        is_new = isinstance(base, DataLoader) and not hasattr(base, "_quadrat_tracker")
-        return Tracker(loader, base, args) if is_new and isinstance(base.dataset, IterableDataset) else None
+        if not (isinstance(base, DataLoader) and isinstance(base.dataset, IterableDataset)):
+            return None
+        tracker = getattr(base, "_quadrat_tracker", None) or Tracker(loader, base, args)
+        if tracker._state is state:
+            return None
+        tracker._args, tracker._state = args, state
+        tracker._goes_on, tracker._reads = False, True
+        tracker._go_to({"epoch": 0})
+        return tracker
 
     def _go_to(self, position: dict[str, Any]) -> None:
         self.epoch, self._trained, self._turn = position["epoch"], position.get("trained", 0), position.get("turn", 0)
@@ -164,19 +177,27 @@ class Tracker:
         self._ahead: deque[tuple[int, Any]] = deque()  # of batches that are not trained on yet
         self._to_skip, self._is_over, self._is_new, self._is_read = 0, False, False, False
 
-    def stored(self, others: list[Any] | None = None) -> dict[str, Any]:
-        """What a checkpoint stores."""
+    def store(self, others: list[Any] | None = None) -> None:
+        """Have a checkpoint that is written now store where training is."""
         missing = [None] * (0 if self._is_alone else self._args.world_size - 1)
-        return {"for": self._is_for, "positions": others or [self.position(), *missing]}
+        positions = others or [self.position(), *missing]
+        stored = {"step": self._state.global_step, "for": self._is_for, "positions": positions}
+        self._state.stateful_callbacks[STORED] = stored
 
     def position(self) -> dict[str, Any]:
         """All that the next batch depends on."""
-        if self._is_over and not self._ahead:
+        if (self._is_over and not self._ahead) or self._trained == self._length:
             return {"epoch": self.epoch + 1, "trained": 0, "turn": 0, "workers": [None] * len(self._workers)}
         return {"epoch": self.epoch, "trained": self._trained, "turn": self._turn, "workers": [*self._workers]}
 
-    def resume(self, stored: dict[str, Any] | None, state: Any) -> None:
+    def resume(self, stored: dict[str, Any] | None) -> None:
         """Go on, in the next pass, where a checkpoint was written. Raises ValueError if its state does not fit."""
+        state = self._state
+        if stored is not None and stored["step"] != state.global_step:
+            raise ValueError(
+                f"the run went on without SetEpochCallback after step {stored['step']}, and its place in the stream is "
+                "not known: resume from the checkpoint of that step"
+            )
         if stored is None:
             position, anew = {"epoch": int(state.epoch)}, self._args.ignore_data_skip
             if self._length is None and position["epoch"] and not anew:
@@ -200,9 +221,31 @@ class Tracker:
             if None in stored["positions"]:
                 raise ValueError("the run ended while it saved this checkpoint: resume from the one before")
             position = stored["positions"][0 if self._is_alone else self._args.process_index]
+            self._require_steps_of(position)
         self._go_to(position)
         self._goes_on, self._reads = True, stored is None
+        self._base._iterator = None  # workers that live on have begun elsewhere
         _have_trainers_ask()
+
+    def _require_steps_of(self, position: dict[str, Any]) -> None:
+        """Raises ValueError unless Trainer begins there, too, and workers know the epoch."""
+        name, accumulated = type(self._stream.dataset).__name__, self._args.gradient_accumulation_steps
+        if self._length is not None:
+            epoch, steps = divmod(self._state.global_step, -(-self._length // accumulated))
+            trained = 0 if self._args.ignore_data_skip else steps * accumulated
+            if (epoch, trained) != (position["epoch"], position.get("trained", 0)):
+                raise ValueError(
+                    f"Trainer would begin after batch {trained} of epoch {epoch}, by the length of {name}, but it "
+                    f"was after batch {position['trained']} of epoch {position['epoch']}: its len must be right, "
+                    "the batch size and gradient accumulation as before, and ignore_data_skip False"
+                )
+        # A stream that holds its epoch itself keeps, in workers that live on, the one in which they began.
+        is_copied = self._base.persistent_workers and type(getattr_static(self._stream.dataset, "epoch", None)) is int
+        if is_copied and position["epoch"] and None in position["workers"]:
+            raise ValueError(
+                f"the epoch of {name} is not known in workers that live on, at the start of epoch {position['epoch']}: "
+                "resume from a checkpoint within an epoch, and set dataloader_persistent_workers=False for new runs"
+            )
 
     def skip(self, count: int) -> None:
         """Have the next pass begin after so many batches, which are read unless it begins there anyway."""
@@ -215,29 +258,35 @@ class Tracker:
             self._go_to({"epoch": epoch})
         self._goes_on, self._is_new = False, True
 
-    def step(self, state: Any = None) -> None:
-        """A batch has been trained on. Corrects the epoch in Trainer's state, which is wrong after a stream resumed."""
+    def step(self) -> None:
+        """A batch has been trained on."""
         self._trained += 1
         for _ in range(self._per):
             self._pass_on()
-        if state is not None and self._length is None:
-            state.epoch = self.epoch + self._trained / (state.max_steps * self._args.gradient_accumulation_steps)
+
+    def step_ends(self) -> None:
+        """Correct the epoch in Trainer's state, which is wrong after a stream resumed."""
+        if self._length is None:
+            count = self._state.max_steps * self._args.gradient_accumulation_steps
+            self._state.epoch = self.epoch + self._trained / count
+        self.store()
 
     def end(self) -> None:
         """An epoch of Trainer ends, with or without the rest of the stream."""
         self._is_over, self._is_read = True, False
         self._ahead.clear()
+        self.store()
 
-    def gather(self, state: Any, name: str) -> None:
+    def gather(self) -> None:
         """Add the positions of the other processes to the checkpoint that this one has written."""
         if self._is_alone:
             return
         others: list[Any] = [None] * self._args.world_size
         torch.distributed.all_gather_object(others, self.position())
-        path = Path(self._args.output_dir, f"checkpoint-{state.global_step}", "trainer_state.json")
+        path = Path(self._args.output_dir, f"checkpoint-{self._state.global_step}", "trainer_state.json")
         if self._args.should_save and path.is_file():
-            state.stateful_callbacks[name] = {"args": {}, "attributes": self.stored(others)}
-            state.save_to_json(str(path.with_suffix(".new")))
+            self.store(others)
+            self._state.save_to_json(str(path.with_suffix(".new")))
             os.replace(path.with_suffix(".new"), path)
 
     def _batches(self, begin: Callable[[], Iterator[NotedBatch]]) -> Iterator[Any]:
