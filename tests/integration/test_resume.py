@@ -276,19 +276,36 @@ def test_workers_that_do_not_know_the_epoch(tmp_path):
         train(tmp_path, "no state", resume=True, **given)
 
 
-def test_a_loader_that_is_read_twice(tmp_path):
-    class Peeks(quadrat.SetEpochCallback):
-        def on_train_begin(self, *args, **kwargs):
-            super().on_train_begin(*args, **kwargs)
+class Peeks(quadrat.SetEpochCallback):
+    """Reads the training loader besides training, after the third step."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        super().on_step_end(args, state, control, **kwargs)
+        if state.global_step == 3:
             next(iter(kwargs["train_dataloader"]))
 
-        def on_step_end(self, args, state, control, **kwargs):
-            super().on_step_end(args, state, control, **kwargs)
-            if state.global_step == 3:
-                next(iter(kwargs["train_dataloader"]))
 
-    with pytest.raises(RuntimeError, match="read a second time in an epoch"):
-        train(tmp_path, "3 shards", callback=Peeks)
+class PeeksFirst(quadrat.SetEpochCallback):
+    def on_epoch_begin(self, *args, **kwargs):
+        super().on_epoch_begin(*args, **kwargs)
+        next(iter(kwargs["train_dataloader"]))
+
+
+@pytest.mark.parametrize("callback", [Peeks, PeeksFirst])
+def test_a_loader_that_is_read_twice(tmp_path, caplog, callback):
+    """Training is as without, and a checkpoint of that epoch is refused; later ones are not."""
+    found = train(tmp_path, "3 shards", stop=7, callback=callback)
+    assert found.record == whole_of("3 shards", {}).record[:7]
+    assert len([one for one in caplog.records if "read a second time in an epoch" in one.message]) == 1
+    with pytest.raises(ValueError, match="had read the training loader a second time in this epoch"):
+        train(tmp_path, "3 shards", resume=True)
+    assert_goes_on(tmp_path, "3 shards", [21], {"callback": Peeks})
+
+
+def test_a_loader_that_is_read_before_a_resumed_training(tmp_path):
+    train(tmp_path, "3 shards", stop=7)
+    with pytest.raises(RuntimeError, match="the training loader was read before training"):
+        train(tmp_path, "3 shards", resume=True, callback=PeeksFirst)
 
 
 EVENTS = ["on_step_begin", "on_step_end", "on_substep_end", "on_save", "on_epoch_end"]

@@ -176,6 +176,8 @@ class Tracker:
         self._workers = list(position.get("workers") or [None] * self._is_for["num_workers"])
         self._ahead: deque[tuple[int, Any]] = deque()  # of batches that are not trained on yet
         self._to_skip, self._is_over, self._is_new, self._is_read = 0, False, False, False
+        self._began: int | None = None  # the batches trained on when this pass went on; None if it begins an epoch
+        self._is_lost = False  # whether the loader was read for something else meanwhile
 
     def store(self, others: list[Any] | None = None) -> None:
         """Have a checkpoint that is written now store where training is."""
@@ -184,8 +186,10 @@ class Tracker:
         stored = {"step": self._state.global_step, "for": self._is_for, "positions": positions}
         self._state.stateful_callbacks[STORED] = stored
 
-    def position(self) -> dict[str, Any]:
-        """All that the next batch depends on."""
+    def position(self) -> dict[str, Any] | None:
+        """All that the next batch depends on; None if it is not known."""
+        if self._is_lost:
+            return None
         if (self._is_over and not self._ahead) or self._trained == self._length:
             return {"epoch": self.epoch + 1, "trained": 0, "turn": 0, "workers": [None] * len(self._workers)}
         return {"epoch": self.epoch, "trained": self._trained, "turn": self._turn, "workers": [*self._workers]}
@@ -219,7 +223,10 @@ class Tracker:
                     "was written with, or begin anew without resume_from_checkpoint"
                 )
             if None in stored["positions"]:
-                raise ValueError("the run ended while it saved this checkpoint: resume from the one before")
+                raise ValueError(
+                    "the checkpoint does not say where the run was in its stream: the run ended while it saved it, or "
+                    "had read the training loader a second time in this epoch. Resume from one before"
+                )
             position = stored["positions"][0 if self._is_alone else self._args.process_index]
             self._require_steps_of(position)
         self._go_to(position)
@@ -273,7 +280,7 @@ class Tracker:
 
     def end(self) -> None:
         """An epoch of Trainer ends, with or without the rest of the stream."""
-        self._is_over, self._is_read = True, False
+        self._is_over, self._is_read, self._is_lost = True, False, False
         self._ahead.clear()
         self.store()
 
@@ -294,12 +301,13 @@ class Tracker:
         self._stream.position = None
         if not self._is_new:
             if self._is_read:
-                raise RuntimeError("the training loader is read a second time in an epoch: its place would be lost")
+                self._lose_place()
             return (batch for batch, *_ in begin())  # for something else than training
         self._is_new, self._is_read = False, True
         if hasattr(self._base.dataset, "set_epoch"):  # accelerate counts the epochs of this process
             self._base.dataset.set_epoch(self.epoch)
         first: list[Any] = []
+        self._began = self._trained if any(self._workers) or self._to_skip else None
         if self._repeats:  # likewise, accelerate must have seen the first batch
             goes_on = any(self._workers)
             self._loader.skip_batches = int(goes_on or self._to_skip > 0)
@@ -308,6 +316,19 @@ class Tracker:
                 self._base._iterator = None  # workers that live on
         self._stream.position = self.position()
         return itertools.chain(first, self._taken_apart(begin(), self._per * self._repeats))
+
+    def _lose_place(self) -> None:
+        if self._began == self._trained:
+            raise RuntimeError(
+                "the training loader was read before training, which would not go on where the checkpoint was written: "
+                "read a loader of its own, trainer.get_train_dataloader()"
+            )
+        if not self._is_lost:
+            logger.warning(
+                "the training loader is read a second time in an epoch: checkpoints of this epoch do not say where the "
+                "run is in its stream, and it cannot resume from them"
+            )
+        self._is_lost = True
 
     def _taken_apart(self, passing: Iterator[NotedBatch], kept: int) -> Iterator[Any]:
         for number, (batch, worker, note) in enumerate(passing):
