@@ -369,3 +369,10 @@ def test_a_stream_goes_on_in_its_second_epoch(script):
     rest = losses(ran(script(text.replace("train()", "train('out/checkpoint-15')")), RUN, "script.py", "2").stdout)
     assert len(whole) == 20
     assert rest == whole[15:]
+    assert (
+        ran(script(text), [sys.executable], "script.py", "2").returncode == 0
+    )  # a checkpoint without the place of the stream
+    alone = ran(script(text.replace("train()", "train('out/checkpoint-15')")), RUN, "script.py", "2")
+    assert alone.returncode == 0, alone.stderr
+    assert "the checkpoint does not say where it was in the stream: Trainer goes on as before" in alone.stderr
+    assert len(losses(alone.stdout)) == 5

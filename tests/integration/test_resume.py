@@ -138,7 +138,7 @@ def test_another_seed_is_refused(tmp_path):
 
 
 def test_a_checkpoint_that_is_not_whole_is_refused(changed):
-    with pytest.raises(ValueError, match="the run ended while it saved this checkpoint"):
+    with pytest.raises(ValueError, match="the run ended while it saved it"):
         changed(lambda stored: stored["SetEpochCallback: stream"]["positions"].append(None))
 
 

@@ -226,7 +226,29 @@ def _resume_stream(trainer: Any) -> None:
 
     has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
     if isinstance(trainer.train_dataset, IterableDataset) and not has_one:
-        trainer.add_callback(quadrat.SetEpochCallback())
+        trainer.add_callback(_callback())
+
+
+def _callback() -> Any:
+    from quadrat.integration.resume import STORED
+
+    class GoesOn(quadrat.SetEpochCallback):
+        """Leaves a run alone whose checkpoint says nothing of its stream: the script would have gone on, too."""
+
+        acts = True
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.acts = not state.global_step or STORED in state.stateful_callbacks
+            if self.acts:
+                super().on_train_begin(args, state, control, **kwargs)
+            elif args.process_index == 0:
+                say("the checkpoint does not say where it was in the stream: Trainer goes on as before")
+
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if self.acts:
+                super().on_epoch_begin(args, state, control, **kwargs)
+
+    return GoesOn()
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:
