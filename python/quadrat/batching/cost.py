@@ -20,7 +20,7 @@ _FULL, _WINDOWED = ("full_attention", "attention"), ("sliding_attention", "chunk
 
 @dataclass(frozen=True)
 class AttentionCost:
-    """What a row of a batch costs, in tokens: a row of width w costs `w * (1 + w / crossover)`.
+    """The cost of a row in a batch, in tokens: a row of width w costs `w * (1 + w / crossover)`.
 
     All parts of a model but attention take time in proportion to the tokens of a batch. Attention compares each token
     with all tokens of its row. Give it, or only the crossover, as `attention` to `TokenBudgetBatchSampler`,

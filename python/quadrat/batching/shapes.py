@@ -87,7 +87,7 @@ class ShapePlan:
         return rows[np.argsort(shape, kind="stable")], np.concatenate(made)
 
     def costs(self, attention: AttentionCost | None = None) -> list[int]:
-        """What a batch of each shape costs, in tokens."""
+        """The cost of a batch of each shape, in tokens."""
         widths = [width for _, width in self.shapes]
         of_rows = widths if attention is None else attention.of_rows(widths).tolist()
         return [rows * cost for (rows, _), cost in zip(self.shapes, of_rows, strict=True)]

@@ -121,7 +121,7 @@ def _makes_rows(dataset: Any) -> bool:
 
 
 def parts_of(examples: Any) -> list[Any]:
-    """What the examples of a `datasets.IterableDataset` are made of."""
+    """The parts that the examples of a `datasets.IterableDataset` are made of."""
     inside = [getattr(examples, name, []) for name in _INSIDE]
     return [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
 
@@ -137,7 +137,7 @@ def own_examples(examples: Any) -> Any:
 
 
 def keeps_its_place(examples: Any) -> bool:
-    """True if the state of a dataset says which row is next: a shuffle buffer is no part of it."""
+    """True if the state of a dataset says which row is next: it does not have the rows of a shuffle buffer."""
     name = type(examples).__name__
     if name == _BUFFER or (name == _REBATCHED and examples.batch_size != 1 and not _counts_batches()):
         return False

@@ -74,7 +74,7 @@ def patch_transformers(
 
 
 def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -> list[Switch]:
-    """What `patch_transformers` patches in transformers itself."""
+    """The patch of transformers itself, a part of `patch_transformers`."""
     asked = {ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
     switches = [TRANSFORMERS, *(switch for switch, wanted in asked.items() if wanted)]
     if pipelines:

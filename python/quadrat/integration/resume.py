@@ -32,7 +32,7 @@ STORED = "SetEpochCallback: stream"  # in a checkpoint; under a callback's name,
 
 
 class NotedBatch(NamedTuple):
-    """What a worker sends."""
+    """A batch as a worker sends it."""
 
     noted: Any
     worker: int

@@ -212,7 +212,7 @@ class _Log(logging.Handler):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What transformers logs meanwhile is not shown."""
+    """Hides the logs of transformers meanwhile."""
     library = logging.getLogger("transformers")
     handlers, passes_on = library.handlers[:], library.propagate
     library.handlers[:], library.propagate = [], False
