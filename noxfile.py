@@ -25,7 +25,7 @@ JOBS = os.environ.get("JOBS") or str(os.cpu_count())
 
 
 def runs(python: str) -> bool:
-    """Whether there is such a Python: the stand-in of one that pyenv has not switched on fails."""
+    """True if there is such a Python: the stand-in of one that pyenv has not switched on fails."""
     found = shutil.which(python)
     return found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0
 

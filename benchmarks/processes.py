@@ -18,7 +18,7 @@ def apart(function: Callable[..., Any], *arguments: Any, start: str = "spawn", *
 
 
 def together(function: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
-    """What a function of a number and these arguments returns in processes that run at once."""
+    """The results of a function of a number and these arguments, in processes that run at once."""
     with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as processes:
         return [one.result() for one in [processes.submit(function, rank, *arguments) for rank in range(count)]]
 

@@ -88,7 +88,7 @@ SentenceTransformer(sys.argv[1], device="cpu").encode(texts, batch_size=12)
 
 
 def reports(folder, script, *options):
-    """What `quadrat run` says of a script that is given a small encoder, and its report; then with these options."""
+    """The lines of `quadrat run` on a script that gets a small encoder, and its report; then with these options."""
     pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
     (folder / "script.py").write_text(script)
     standins.save_encoder(folder / "model")

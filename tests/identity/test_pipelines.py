@@ -152,7 +152,7 @@ def test_features_as_tensors():
 
 
 def reads_one_by_one():
-    """Whether transformers itself gives the first result of a generator before it has read the last input."""
+    """True if transformers itself gives the first result of a generator before it has read the last input."""
     read = []
     results = iter(pipe("text-classification")(read.append(text) or text for text in ["the cat"] * 9))
     return bool(next(results)) and len(read) < 9

@@ -85,7 +85,7 @@ LONG = [{"input_ids": list(range(7, 7 + n))} for n in (300, 212, 300)]
 
 
 def bfloat16_is_whole():
-    """Whether this torch makes all that transformers asks for in bfloat16; where it does not, transformers raises."""
+    """True if this torch makes all that transformers asks for in bfloat16; otherwise transformers raises."""
     try:
         torch.eye(2, dtype=torch.bfloat16)
     except RuntimeError:

@@ -138,7 +138,7 @@ def write_index(folder: Path, files: Iterable[Path]) -> None:
 
 
 def verified(tag: str, python: Path, end: str, version: str) -> str:
-    """What `quadrat verify` ran with, in an empty environment that gets everything from the indexes."""
+    """The versions that `quadrat verify` ran with, in an empty environment that gets all from the indexes."""
     name, folder = f"Python {spoken(tag)}, {end} packages", WORK / "environment"
     uv = (sys.executable, "-m", "uv")
     subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
@@ -155,7 +155,7 @@ def verified(tag: str, python: Path, end: str, version: str) -> str:
 
 
 def parts_of(wheel: Path) -> list[dict[str, Any]]:
-    """What a wheel contains of other projects, by its own bill of materials."""
+    """The parts of other projects in a wheel, by its own bill of materials."""
     with zipfile.ZipFile(wheel) as content:
         (name,) = (name for name in content.namelist() if name.endswith(".dist-info/sboms/quadrat.cdx.json"))
         return list(json.loads(content.read(name))["components"])
