@@ -14,7 +14,7 @@ from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 
 _SKIPPING = ("flash", "flex")  # attention that does not compute what a window masks
-_UNFUSED = 4  # measured: the time of attention that stores its scores, by that of its multiplications
+_UNFUSED = 4  # how often attention that stores its scores counts: memory limits it
 _FULL, _WINDOWED = ("full_attention", "attention"), ("sliding_attention", "chunked_attention")
 
 
@@ -53,8 +53,8 @@ class AttentionCost:
         (Chowdhery et al., "PaLM", 2022, appendix B): N parameters that a token is multiplied with, embeddings left out,
         and of experts only those that are chosen; L layers; d, the heads times their size. A backward pass takes twice
         as many. The crossover is `N / (2 * L * d)`, so grouped heads, which have fewer parameters, lower it. Attention
-        that stores its scores (`eager`; `sdpa` with dropout on a CPU) takes four times as long as its operations, as
-        measured. A window counts where attention skips what it masks (FlashAttention, FlexAttention).
+        that stores its scores (`eager`; `sdpa` with dropout on a CPU) counts four times, which is a rough estimate. A
+        window counts where attention skips what it masks (FlashAttention, FlexAttention).
 
         Args:
             model: a model, whose head counts too, or a config.

@@ -224,10 +224,8 @@ def _planned(
     if len(widths) > _MOST_WIDTHS:
         raise ValueError(f"there are {len(widths)} different widths: give a larger {called} than {multiple}")
     count = min(count, len(widths))
-    of_rows, tokens = (
-        (widths if attention is None else attention.of_rows(widths)),
-        budget.priced(attention, known)[1].tokens,
-    )
+    of_rows = widths if attention is None else attention.of_rows(widths)
+    tokens = budget.priced(attention, known)[1].tokens
     each = np.clip(tokens // of_rows, 1, budget.rows) if padded else np.ones_like(widths)
     costs, chosen = np.empty(max(count, *_SHOWN), np.int64), np.empty(count, np.int64)
     failure = _core.plan_shapes(of_rows, counts, each, costs, chosen)

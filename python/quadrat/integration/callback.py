@@ -31,6 +31,7 @@ class SetEpochCallback(TrainerCallback):
             is made, if a stream's `state_dict` has values that JSON does not keep.
         ValueError: when training is resumed, if a checkpoint's state is of another stream or of another number of
             processes or workers; or if there is none, and the stream was read for a second time.
+        RuntimeError: when a run that is resumed begins to train, if its loader was read before.
 
     Examples:
         >>> import quadrat

@@ -29,8 +29,8 @@ class TokenBatches(NamedTuple):
     max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
     alike: bool  # whether all rows have one width
     changed: bool  # False: batches are as before, because a budget would save nothing
-    attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
     stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
+    attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
 
     def __str__(self) -> str:
         """The numbers in words."""
