@@ -150,6 +150,6 @@ def train(
     if stream == "rows by tokens":
         quadrat.batch_by_tokens(trainer, WIDTH)
     trainer.record, trainer.epochs, trainer.said = [], ends.epochs, Path(folder, "said")
-    trainer.said.parent.mkdir(exist_ok=True)
+    trainer.said.parent.mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
