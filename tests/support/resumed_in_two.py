@@ -27,6 +27,7 @@ for number, (stream, given) in enumerate(RUNS):
     for stop in (3, 17):
         place = FOLDER / f"{number}-{stop}"
         first = train(place, stream, stop=stop, **options)
+        torch.distributed.barrier()  # the first process writes the checkpoint, and the others do not wait for it
         rest = train(place, stream, resume=True, **options)
         assert first.record + rest.record == whole.record, (stream, options, stop)
         assert first.epochs + rest.epochs == whole.epochs
