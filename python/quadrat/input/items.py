@@ -53,10 +53,7 @@ class Pack(UserDict[str, Any]):
 
 
 def packs_of(rows: Any, column: str, pieces: Pieces, offsets: IntArray) -> list[Pack]:
-    """Packs of pieces of `Rows` or mappings, those from `offsets[i]` to `offsets[i + 1]` for pack i, on shared memory.
-
-    Raises ValueError for rows without `column`, and what `join` raises.
-    """
+    """Packs of pieces of `Rows` or mappings, from `offsets[i]` to `offsets[i + 1]` for pack i, in shared memory."""
     if not len(rows):
         return []
     names = rows.names if isinstance(rows, Rows) else list(rows[0])
@@ -98,13 +95,9 @@ def is_packed(features: Any) -> bool:
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
-    """Columns of `Rows` or of a list of mappings, each as one array, and the length of each row, in tokens.
+    """Columns of `Rows` or mappings, or pieces of them, each as one array, and the tokens of each row.
 
-    `pieces`: what to take of each row; by default all.
-
-    Raises:
-        TypeError: when a column does not hold rows of numbers, or a feature is not a mapping with these columns.
-        ValueError: when the columns differ in the length of a row, or it is not as long as `pieces` say.
+    Raises TypeError where a column does not hold rows of numbers, ValueError where lengths differ, also from `pieces`.
     """
     collected = _core.collect(as_columns(features), tuple(names), interop())
     if collected is None:
@@ -171,8 +164,7 @@ def _value(features: Any, row: int, name: str) -> Any:
 def documents_of(features: Any) -> Any:
     """The documents of packed rows, of which only columns with one number per token are left.
 
-    Raises ValueError when a row's columns differ in length, or its `seq_lengths` do not sum to its tokens; KeyError
-    when some rows lack the labels that the first one has.
+    Raises ValueError where `seq_lengths` do not sum to a row's tokens, and what `join` raises; KeyError for labels.
     """
     documents, packed = join(features, [SEQ_LENGTHS])
     lengths = documents[SEQ_LENGTHS].astype(np.int64)

@@ -70,10 +70,7 @@ UNREAD = _Unread()
 
 
 class LazyRow(dict[str, Any]):
-    """A row that lies in Arrow: a dict of Python's numbers, texts and lists, which are made when a value is read.
-
-    quadrat's collators read a row that nobody has read from Arrow. Pickles and copies are plain dicts.
-    """
+    """A row that lies in Arrow: a dict whose values are made when one is read. Pickles and copies are plain dicts."""
 
     where: tuple[LazyTable, int] | None = None  # until it is read
 
@@ -123,10 +120,7 @@ LazyRow.__hash__ = None
 
 
 def together(rows: Sequence[Any]) -> tuple[LazyTable, Sequence[int]] | None:
-    """One source of rows that nobody has read, or of all rows of sources; and the place of each row in it.
-
-    None where a row is another object or was read, or the rows differ in their columns.
-    """
+    """One source of rows that nobody has read, or of all rows of sources, and their places in it; else None."""
     if rows and all(type(row) is LazyTable for row in rows):
         return None if (whole := LazyTable.joined(rows)) is None else (whole, range(len(whole)))
     found = [row.where if type(row) is LazyRow else None for row in rows]

@@ -136,14 +136,7 @@ SEQUENCES = (list, tuple, Rows)
 def rows_of(features: Any, *, bare: bool = False) -> Any:
     """`features` as `Rows` where they come as columns, else as they are; `Rows` whose dicts are made, as their list.
 
-    Args:
-        features: a mapping of columns (a `Dataset` slice, `BatchEncoding`), an object with the Arrow PyCapsule
-            interface (pyarrow's `Table` and `RecordBatch`, polars' and DuckDB's), a `Ragged` or nested jagged torch
-            tensor. A mapping that is a single example stays as it is.
-        bare: whether the collator takes rows without a mapping around them: then a `Ragged` stays one.
-
-    Raises:
-        ValueError: when columns differ in their number of rows, or two have one name.
+    A mapping that is one example stays as it is, and with `bare` a `Ragged`. Raises ValueError for uneven columns.
     """
     if type(features) in SEQUENCES:
         return features.as_list() if type(features) is Rows and features.handed_out else features

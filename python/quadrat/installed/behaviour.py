@@ -1,7 +1,4 @@
-"""Differences between versions of transformers, and of tokenizers: found by running the installed code once.
-
-No code here checks a version number. Docstrings name versions only for the reader.
-"""
+"""Differences between versions of transformers, and of tokenizers: found by running the installed code once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Compares transformers, torch and NumPy with the tested versions. If they differ: one warning, and fall back.
-
-For transformers, the code decides and not the version number: fingerprints of the functions that quadrat imitates are
-compared with those of the tested versions, so that a later release with the same functions is accepted.
-"""
+"""Compares torch, NumPy and the code of transformers with the tested ones. If they differ: warns once, falls back."""
 
 from __future__ import annotations
 

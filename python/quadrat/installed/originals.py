@@ -1,7 +1,6 @@
 """The classes and functions of the installed transformers that quadrat replaces, as they are without a patch.
 
-quadrat's collators derive from these, because transformers' modules hold quadrat's classes while they are patched.
-While transformers is patched, pickles find the original classes here.
+quadrat's collators derive from these, and while transformers is patched, pickles find the original classes here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`rng="philox"` of `DataCollatorForLanguageModeling`: its options, and the batches outside the fast path.
-
-The draws belong to a row, so masking must know where each row is in the batch: a padded matrix does not tell.
-"""
+"""`rng="philox"`: its options, and batches outside the fast path, whose masking must know where each row lies."""
 
 from __future__ import annotations
 
@@ -108,13 +105,10 @@ _MOST_QUIET = 127  # batches from a look to the next
 
 
 def warn_of_one_epoch(collator: Any) -> None:
-    """Warns, once, where a Trainer makes batches of several epochs and none was set, so that masks repeat.
-
-    A look takes microseconds: the first batches look, and later ones less and less often.
-    """
+    """Warns, once, where a Trainer makes batches of several epochs and none was set, so that masks repeat."""
     own, was_set = vars(collator), collator._shared_epoch().was_set
     made = own.get("_quadrat_made", 0)
-    quiet = min(made // 8, _MOST_QUIET)
+    quiet = min(made // 8, _MOST_QUIET)  # a look takes microseconds
     own["_quadrat_made"] = made + 1 + quiet
     own["_quadrat_looks"] = itertools.repeat(False) if was_set[0] else itertools.repeat(False, quiet)
     state = None if was_set[0] else _state_of_training()
@@ -129,10 +123,7 @@ def warn_of_one_epoch(collator: Any) -> None:
 
 
 def _state_of_training() -> Any:
-    """The state of the Trainer that is taking a batch to train on, if it trains for several epochs; else None.
-
-    A Trainer with code of others, which may set the epoch later, must have come to its second epoch.
-    """
+    """The state of the Trainer that is taking a batch to train on, if it trains for several epochs; else None."""
     trainers, frame = sys.modules.get("transformers.trainer"), sys._getframe(2)
     while trainers is not None and frame is not None and frame.f_code.co_name != "get_batch_samples":
         frame = frame.f_back  # type: ignore[assignment]
@@ -143,5 +134,6 @@ def _state_of_training() -> Any:
     if worker is not None and worker.id > 0:
         return None
     able = {type(one).__module__.partition(".")[0] for one in (trainer, *trainer.callback_handler.callbacks)}
+    # Code of others may set the epoch later, but not after the first one.
     certain = 1 < state.num_train_epochs < sys.maxsize and able <= _SET_NO_EPOCH
     return state if certain or state.epoch >= 1 else None

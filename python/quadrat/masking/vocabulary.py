@@ -133,10 +133,7 @@ def listed_special_ids(tokenizer: Any) -> list[int] | None:
 
 @functools.lru_cache(maxsize=256)
 def _first_branch(method: Any) -> str:
-    """The source of what a method of transformers does first, for ids that have special tokens; "" for other methods.
-
-    Without the refusal of pairs, which the collators never give.
-    """
+    """The source of what a method of transformers does for ids with special tokens, not pairs; "" for other methods."""
     if not getattr(method, "__module__", "").startswith("transformers."):
         return ""
     try:

@@ -60,13 +60,9 @@ def compared(
     *,
     raises: Callable[[Exception, Any, Any], NoReturn] = raise_clearer,
 ) -> Any:
-    """The reference's batch, or its error; quadrat's is made first, from the same state of all generators.
+    """The reference's batch, or its error raised by `raises`; quadrat's is made first, from the same generators' state.
 
-    At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack where
-    quadrat does not make such batches.
-
-    collator: also what stands for a function of quadrat. raises: raises an error of the reference, given the features
-    and the collator.
+    At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack.
     """
     with _locks[0], uncounted():
         before, given = _State(collator), _copied(features)

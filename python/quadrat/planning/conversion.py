@@ -144,10 +144,7 @@ def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | N
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
-    """The result of the reference's `pad`: rows of lists are padded by it, and converted in compiled code.
-
-    Most of its time goes into the conversion, above all that of rows with further dimensions, boxes for example.
-    """
+    """The result of the reference's `pad`: rows of lists are padded by it, and converted in compiled code."""
     return_tensors = asked["return_tensors"]
     known = imitated.changed("tokenizer_pad") is None and not of_reference()
     if return_tensors is None or not known or not _holds_lists(tokenizer, encoded_inputs):

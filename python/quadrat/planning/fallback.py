@@ -37,10 +37,7 @@ Why = tuple[str, str | None]  # of a FallBack: its reason and remedy
 
 
 class FallBack(Exception):  # noqa: N818 - a decision, not an error
-    """The fast path cannot prove that its result would be the reference's.
-
-    `reason` says why, `remedy` what the user can change; `args` holds both, for where the exception cannot be kept.
-    """
+    """The fast path cannot prove that its result would be the reference's: why, and what the user can change."""
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason, remedy)
@@ -87,11 +84,9 @@ def require_known(twin: str, framework: Any) -> None:
 
 
 class or_fall_back:  # noqa: N801
-    """Turns an error of a block into a FallBack, so that the reference runs into it again and raises its own message.
+    """Turns an error of a block, but for a MemoryError, into a FallBack; the reference raises its own message."""
 
-    A MemoryError, and anything that is not an Exception (KeyboardInterrupt, SystemExit), is not caught. This is a class
-    because a generator of contextlib leaves its errors in a cycle of references in CPython 3.12.
-    """
+    # A generator of contextlib leaves its errors in a cycle of references in CPython 3.12.
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         self._why = reason, remedy
@@ -178,11 +173,9 @@ def _kind_of(reason: str) -> str:
 
 
 def log_once(collator: Any, why: Why | None, features: Any = None, *, counts: bool = True) -> None:
-    """Count a batch that fell back, and log why, once per collator and kind of reason.
+    """Count a batch that fell back, and log why, once per collator and kind of reason: the first as a warning.
 
-    The first batch of the process with a kind of reason is logged as a warning, the others at debug level; so are those
-    with which transformers is as fast. why: None for that of its last batch. counts: whether a batch was made;
-    otherwise an error was raised.
+    why: None for that of its last batch. counts: whether a batch was made; otherwise an error was raised.
     """
     own = collator.__dict__
     if why is None:

@@ -54,8 +54,7 @@ def feature_pad(
 ) -> Any:
     """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
 
-    Inputs may also be `Rows`. `mask_kind`: the kind of the attention mask where they have none; the reference's is
-    int32. `name`: the only column of rows to take; by default all.
+    mask_kind: of an attention mask that is made; the reference's is int32. name: the only column of rows to take.
     """
     try:
         if not of_reference():

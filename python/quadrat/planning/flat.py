@@ -133,9 +133,8 @@ def padding_free_plan(
     label_pad: Any = -100,
     labelling: Labelling | None = None,
 ) -> Flattening:
-    """The flattening of features that the collator's tokenizer would pad, with the collator's options.
+    """The flattening of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
 
-    Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
     Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
     """
     for problem in not_a_tokenizer(collator):
@@ -250,10 +249,7 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
 
 
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
-    """As `flatten`, for rows that the kernels do not know as they are: first they become lists of one type of number.
-
-    Raises ValueError, what reading the rows raises, and what `Placement.layout` does.
-    """
+    """As `flatten`, for rows that the kernels do not know: first they become lists of one type of number."""
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
     rows: list[dict[str, list[Any]]] = []

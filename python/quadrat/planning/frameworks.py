@@ -1,8 +1,4 @@
-"""`return_tensors` "tf" and "jax": the NumPy batch, converted.
-
-transformers 5.x has neither. 4.57 has "tf" in most collators, with code and random numbers of its own: there the
-reference does it.
-"""
+"""`return_tensors` "tf" and "jax": the NumPy batch, converted. On 4.57 the reference makes most "tf" batches."""
 
 from __future__ import annotations
 
@@ -32,11 +28,9 @@ def collate_tf_or_jax(
     numpy_call: Callable[[Any, Any], Any],
     reference: Callable[[Any], Any] | None,
 ) -> Any:
-    """The batch of `numpy_call(collator, features)`, its arrays converted: same container, keys and order.
+    """The batch of `numpy_call(collator, features)`, its arrays converted; of `reference`, for "tf" on 4.x.
 
-    JAX makes int32 of int64, and float32 of float64, unless `jax_enable_x64` is set. `numpy_call` collates into NumPy
-    arrays, or into CPU tensors where there is nothing else. `reference`: for "tf" on 4.x, the reference's call. Raises
-    ModuleNotFoundError without the framework, before anything is drawn.
+    Raises ModuleNotFoundError without the framework, before anything is drawn.
     """
     module, function = _LIBRARIES[framework]
     with needs(f"return_tensors={framework!r}"):

@@ -1,8 +1,4 @@
-"""`PreTrainedTokenizerBase.pad` on columns: the same decisions, without its loop over rows.
-
-Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_get_padding_truncation_strategies` of
-`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A plan is `_pad` as a table.
-"""
+"""`PreTrainedTokenizerBase.pad` on columns: a plan is its `_pad` as a table, without the loop over rows."""
 
 from __future__ import annotations
 
@@ -72,15 +68,8 @@ def padded_spec(
 ) -> Spec:
     """Batches whose columns are padded as the collator's tokenizer would, keys in the reference's order.
 
-    Args:
-        label: the column of labels.
-        label_value: what fills its gaps.
-        renames: columns that come out as `labels`.
-        labelling: how `labels` are made from the padded ids.
-        facts: what the batches depend on besides all this; None where that is not known.
-        finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts.
-
-    Raises FallBack. Batches raise ValueError for a column of `pad_values` that does not pad.
+    labelling: how `labels` are made from the padded ids. facts: what the batches depend on besides all this.
+    finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts. Raises FallBack.
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)

@@ -1,8 +1,4 @@
-"""Plans of all kinds of batches, and recipes for known kinds: one compiled call, if nothing of a plan has changed.
-
-Right after a training step the CPU caches hold other data: the time of a batch then depends on the memory it touches
-more than on its operations.
-"""
+"""Plans of all kinds of batches, and recipes for known kinds: one compiled call, if nothing of a plan has changed."""
 
 from __future__ import annotations
 
@@ -123,9 +119,7 @@ class Labelling(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """All that is needed to make batches of one form with a collator's options, which `facts` tell. It holds no
-    collator, so that none keeps itself alive.
-    """
+    """All that is needed to make batches of one form; no collator, so that none keeps itself alive."""
 
     framework: Any  # a `Framework`; of collators that always fall back, "other" too
     plan: Callable[[PlanKey], Plan]
@@ -174,10 +168,7 @@ def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> An
 
 
 def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None = None, *, counts: bool = True) -> Any:
-    """The batch of `features`, or of their columns; others like it take one compiled call from now on.
-
-    counts: whether it counts as compiled. Raises FallBack, and what the functions of the spec raise.
-    """
+    """The batch of `features`, or of their columns; others like it take one compiled call from now on."""
     torch = tensors.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
     if torch is None:
         check_device(spec.framework)
@@ -243,10 +234,7 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
 
 
 def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
-    """All that plans of padded batches depend on besides their key; None where that is not known.
-
-    Not known: tokenizers that keep their pad token elsewhere than those of transformers.
-    """
+    """All that plans of padded batches depend on besides their key; None for tokenizers that keep it elsewhere."""
     tokenizer, own, extra = collator.tokenizer, own_facts(collator), items_facts(getattr(collator, "pad_values", None))
     cls, state = type(tokenizer), tokenizer.__dict__
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")

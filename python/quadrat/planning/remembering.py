@@ -17,22 +17,16 @@ _MOST_FORMS = 16
 
 
 class _Shared:
-    """A collator's knowledge of earlier batches, for others of its class with the same options.
-
-    A cycle keeps it until the next garbage collection, so that the tokenizer is not kept alive for longer.
-    """
+    """A collator's knowledge of earlier batches, for others of its class with the same options."""
 
     def __init__(self, options: Mapping[str, Any], known: dict[Any, _core.Recipe], run: Callable[..., Any]) -> None:
         self.options, self.known, self.run = options, known, run
+        # It lasts until the next garbage collection, so that the tokenizer is not kept alive for longer.
         self.cycle: _Shared | None = self
 
 
 class Remembering:
-    """Base class of collators that keep recipes from earlier batches; pickles and copies leave the recipes out.
-
-    Recipes are kept in attributes named `_quadrat...`, made when first needed. All other attributes are the collator's
-    options: fields, or keywords of `__init__`.
-    """
+    """Base class of collators that keep recipes, in attributes named `_quadrat...`; all others are options."""
 
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
@@ -56,10 +50,7 @@ class Remembering:
         self.__dict__.update(state)
 
     def _remember(self, spec: Any, recipe: _core.Recipe) -> None:
-        """Keep a recipe in `_quadrat_pt` or `_quadrat_np`, a function of the collator and features.
-
-        It returns a batch, why it falls back, or None for features of a form, or options, that no recipe is for.
-        """
+        """Keep a recipe in `_quadrat_pt` or `_quadrat_np`: a function of the collator and features, see `_collate`."""
         known, name = self.__dict__.setdefault("_quadrat_recipes", {}), f"_quadrat_{spec.framework}"
         place = spec.framework, spec.names, spec.absent, spec.bare, spec.plain, spec.layout.total
         if place not in known and len(known) >= _MOST_FORMS:
@@ -75,10 +66,7 @@ class Remembering:
         self._quadrat_shared[name] = weakref.ref(_Shared(options, known.copy(), run))
 
     def _adopted(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name of a collator with the same options, from now on also this one's; None if unknown.
-
-        The same: all attributes are the same objects, but for the sets, which a recipe's guard compares.
-        """
+        """The function of that name of a collator whose options are the same objects, from now on also this one's."""
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()
         if found is None or len(own) != len(found.options) + len(self._quadrat_sets):

@@ -1,7 +1,4 @@
-"""Batches of equal rows, stacked: `default_data_collator` on columns.
-
-Written against transformers 4.57 and 5.x. The reference looks at the first row alone to decide what a column is.
-"""
+"""Batches of equal rows, stacked: `default_data_collator` on columns, which it knows by the first row alone."""
 
 from __future__ import annotations
 
