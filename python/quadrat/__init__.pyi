@@ -15,14 +15,14 @@ from quadrat.collators.default import DefaultDataCollator as DefaultDataCollator
 from quadrat.collators.default import default_data_collator as default_data_collator
 from quadrat.collators.flattening import DataCollatorWithFlattening as DataCollatorWithFlattening
 from quadrat.collators.language_modeling import DataCollatorForLanguageModeling as DataCollatorForLanguageModeling
-from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice as DataCollatorForMultipleChoice
+from quadrat.collators.padding import DataCollatorForMultipleChoice as DataCollatorForMultipleChoice
+from quadrat.collators.padding import DataCollatorForSeq2Seq as DataCollatorForSeq2Seq
+from quadrat.collators.padding import (
+    DataCollatorForTokenClassification as DataCollatorForTokenClassification,
+)
 from quadrat.collators.padding import DataCollatorWithPadding as DataCollatorWithPadding
 from quadrat.collators.permutation import (
     DataCollatorForPermutationLanguageModeling as DataCollatorForPermutationLanguageModeling,
-)
-from quadrat.collators.seq2seq import DataCollatorForSeq2Seq as DataCollatorForSeq2Seq
-from quadrat.collators.token_classification import (
-    DataCollatorForTokenClassification as DataCollatorForTokenClassification,
 )
 from quadrat.collators.whole_word import DataCollatorForWholeWordMask as DataCollatorForWholeWordMask
 from quadrat.data.arrow import ArrowDataset as ArrowDataset

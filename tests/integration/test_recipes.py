@@ -46,8 +46,8 @@ SNIPPETS = by_heading()
 # The module of quadrat that does a snippet's work.
 WORKS = {
     "TRL 1": "trl/sft.py",
-    "TRL 2": "collators/seq2seq.py",
-    "LLaMA-Factory 1": "collators/seq2seq.py",
+    "TRL 2": "collators/padding.py",
+    "LLaMA-Factory 1": "collators/padding.py",
     "A collator of your own 1": "planning/padded.py",
     "Speech recognition 1": "planning/feature_pad.py",
     "Speech recognition 2": "collators/speech.py",

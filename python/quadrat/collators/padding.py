@@ -1,16 +1,41 @@
-"""`DataCollatorWithPadding`: dynamic padding as `transformers.DataCollatorWithPadding` does it."""
+"""The collators that pad: features alone, with a label per token, with rows of labels, and with several choices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections import UserDict
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat.collators._base import Collator
+from quadrat.collators._base import Collator, MixinCollator
+from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
+from quadrat.installed.behaviour import numpy_token_labels_are_like_torch, pad_warns_of_fast_tokenizers
+from quadrat.ops.flatten import Names
 from quadrat.planning.conversion import faster_reference
-from quadrat.planning.padded import padded_spec
-from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, make
+from quadrat.planning.fallback import FallBack, first_feature
+from quadrat.planning.flat import flatten, padding_free_plan
+from quadrat.planning.padded import (
+    FAST_WARNING,
+    LabelColumn,
+    check_tokenizer,
+    padded_spec,
+    require_tokenizer,
+    warns_of_fast,
+)
+from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, make
+from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
+from quadrat.support.kinds import Framework
+
+# The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
+_EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
+
+
+def _padded(collator: Any, features: Any, framework: Any, **own: Any) -> Any:
+    options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
+    return make(collator, padded_spec(collator, framework, options, **own), features)
 
 
 @dataclass
@@ -34,18 +59,16 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         trim: quadrat only: for rows that were stored padded: leaves out the columns at the sides of the batch that
-            `attention_mask` masks in every row; the width stays a multiple of `pad_to_multiple_of`. All outputs with a
-            value for each token lose them. A batch with labels other than -100 there stays as it is, with a warning.
+            `attention_mask` masks in every row, from all outputs with a value for each token; the width stays a
+            multiple of `pad_to_multiple_of`. A batch with labels other than -100 there does not change, with a warning.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
-        >>> from transformers import PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
-        >>> import quadrat
+        >>> import quadrat, tokenizers, transformers
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
         >>> collator = quadrat.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=4)
         >>> batch = collator([{"input_ids": [1, 2, 3], "label": 0}, {"input_ids": [2], "label": 1}])
         >>> {name: values.tolist() for name, values in batch.items()}
@@ -68,5 +91,242 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return super(DataCollatorWithPadding, faster_reference(self, framework)).__call__  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        return make(self, padded_spec(self, framework, options, renames=("label", "label_ids")), features)
+        return _padded(self, features, framework, renames=("label", "label_ids"))
+
+
+@dataclass
+class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorForTokenClassification):
+    """Pad features and the labels of their tokens; replaces the transformers class.
+
+    The result is that of `transformers.DataCollatorForTokenClassification`: one tensor per column, `[rows, width]` for
+    the columns that the tokenizer pads and for `label` or `labels`. Labels are int64, padded with `label_pad_token_id`,
+    and last in the batch.
+
+    Args:
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
+            `DataCollatorWithPadding`.
+        label_pad_token_id: the padding value of labels; torch losses ignore -100.
+        padding_free: quadrat only: no padding: the rows and their labels are joined, as in
+            `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
+        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
+            `DataCollatorWithFlattening`.
+        kwargs_for, align_to, total_length, continue_positions: likewise.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
+
+    Examples:
+        >>> import quadrat, tokenizers, transformers
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> rows = [{"input_ids": [1, 2, 3], "labels": [7, 8, 9]}, {"input_ids": [2], "labels": [8]}]
+        >>> quadrat.DataCollatorForTokenClassification(tokenizer)(rows)["labels"].tolist()
+        [[7, 8, 9], [8, -100, -100]]
+        >>> quadrat.DataCollatorForTokenClassification(tokenizer, padding_free=True)(rows)["labels"].tolist()
+        [[7, 8, 9, 8]]
+    """
+
+    pad_values: Mapping[str, Any] | None = None
+    padding_free: bool = False
+    return_position_ids: bool = True
+    return_flash_attn_kwargs: bool = False
+    return_seq_idx: bool = False
+    position_ids_start: int = 0
+    deferred: bool = False
+    kwargs_for: Names | None = None
+    align_to: int | None = None
+    total_length: int | None = None
+    continue_positions: bool = True
+    trim: bool = False
+
+    _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
+
+    @property
+    def _joins_rows(self) -> bool:  # type: ignore[override]
+        return self.padding_free
+
+    def _is_own(self, features: Any) -> bool:
+        return self.padding_free
+
+    def torch_call(self, features: Any) -> dict[str, Any]:
+        """Collate `features` into torch tensors."""
+        return self._collate(features, "pt")
+
+    def numpy_call(self, features: Any) -> dict[str, Any]:
+        """Collate `features` into NumPy arrays."""
+        return self._collate(features, "np")
+
+    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
+        reference: Any = super(MixinCollator, faster_reference(self, framework))
+        return reference.torch_call if framework == "pt" else reference.numpy_call  # type: ignore[no-any-return]
+
+    def _plan(self, features: Any, framework: Framework) -> Any:
+        if self.padding_free:
+            return self._flatten(features, framework)
+        refusal = None
+        require_tokenizer(self.tokenizer)
+        if self.tokenizer.model_input_names[0] != "input_ids":
+            refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
+        if framework == "np" and not numpy_token_labels_are_like_torch():
+            refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
+        label = LabelColumn(("label", "labels"), PAD, refusal=refusal)
+        return _padded(self, features, framework, label=label, label_value=self.label_pad_token_id)
+
+    def _flatten(self, features: Any, framework: Framework) -> Any:
+        if self.padding == "max_length":
+            raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
+        first = first_mapping(features) or ()
+        label = next((name for name in ("label", "labels") if name in first), None)
+        form: dict[str, Any] = {"labels": "none" if label is None else "as they are", "label": label}
+        plan = padding_free_plan(self, features, framework, **form, label_pad=self.label_pad_token_id)
+        return flatten(self, features, plan)
+
+
+@dataclass
+class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
+    """Pad features, and their labels to the longest row of labels; replaces the transformers class.
+
+    The result is that of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per column,
+    `[rows, width]` for the columns that the tokenizer pads; then `labels`, `[rows, label width]`, int64, padded with
+    `label_pad_token_id`, or None if the features have neither `label` nor `labels`; then `decoder_input_ids` if `model`
+    makes them.
+
+    Args:
+        model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
+            `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of `pad_values` are padded
+            like the labels.
+        label_pad_token_id: the padding value of labels; torch losses ignore -100.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
+
+    Examples:
+        >>> import quadrat, tokenizers, transformers
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> collator = quadrat.DataCollatorForSeq2Seq(tokenizer)
+        >>> batch = collator([{"input_ids": [1, 2, 3], "labels": [2, 3]}, {"input_ids": [2], "labels": [1]}])
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[1, 2, 3], [2, 0, 0]], [[2, 3], [1, -100]])
+    """
+
+    pad_values: Mapping[str, Any] | None = None
+    deferred: bool = False
+    trim: bool = False
+
+    _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
+        """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        call = super(DataCollatorForSeq2Seq, faster_reference(self, framework)).__call__
+        return lambda rows: call(rows, framework)
+
+    def _plan(self, features: Any, framework: Framework) -> Any:
+        if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
+            raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
+        label = LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True, lists=True)
+        value = self.label_pad_token_id
+        return _padded(self, features, framework, label=label, label_value=value, finish=_with_decoder_ids)
+
+    def _label_action(self) -> int:
+        if self.padding is False or self.padding == "do_not_pad":
+            return STACK
+        return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
+
+
+def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: Any) -> Any:
+    model = collator.model
+    if model is None or not hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        return batch
+    if isinstance(batch, DeferredBatch):
+        batch = batch.to("cpu")  # the model makes its ids of labels that are there
+    labels = batch.data["labels"]
+    if labels is not None:
+        batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
+    return batch
+
+
+@dataclass
+class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMultipleChoice):
+    """Pad the choices of every example to one length; replaces the transformers class.
+
+    The result is that of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one row per
+    choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right choice. The
+    result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`, int64.
+    Features do not change; before 5.23 transformers removes the labels from them.
+
+    Args:
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+            `DataCollatorWithPadding`.
+
+    Raises:
+        ValueError, TypeError, ...: as in transformers, with the column, example, choice and lengths added.
+
+    Examples:
+        >>> import quadrat, tokenizers, transformers
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> example = {"input_ids": [[1, 2, 3], [1, 2]], "label": 0}
+        >>> batch = quadrat.DataCollatorForMultipleChoice(tokenizer)([example])
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[[1, 2, 3], [1, 2, 0]]], [0])
+    """
+
+    deferred: bool = False
+    trim: bool = False
+
+    _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = tuple(name for name in PADDING_FIELDS if name != "pad_values")
+
+    def tf_call(self, features: Any) -> dict[str, Any]:
+        """Collate `features` into TensorFlow tensors, as transformers 4.x does."""
+        return super().tf_call(_spared(features))  # type: ignore[no-any-return]
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        call = super(MixinCollator, self).torch_call
+        return lambda examples: call(_spared(examples))
+
+    def _plan(self, examples: Any, framework: Any) -> Any:
+        tokenizer, first = self.tokenizer, first_feature(examples)
+        check_tokenizer(tokenizer)
+        if warns_of_fast(tokenizer):
+            raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
+        label, other = ("label", "labels") if "label" in first else ("labels", "label")
+        if label not in first or other in first:
+            raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
+        if tokenizer.model_input_names[0] != "input_ids":
+            raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
+        own: dict[str, Any] = {"label": LabelColumn((label,), NUMBERS, "labels"), "facts": _warning_facts(tokenizer)}
+        mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
+        return _padded(self, examples, framework, plain=label, absent=(other,), mismatch=mismatch, **own)
+
+
+def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
+    """The facts that make `warns_of_fast` false; None where they are not known."""
+    if not pad_warns_of_fast_tokenizers() or not type(tokenizer).__name__.endswith("Fast"):
+        return ()
+    given = tokenizer.__dict__.get("deprecation_warnings")
+    if type(given) is not dict:
+        return None
+    held = ENTRY, tokenizer.__dict__, "deprecation_warnings", given
+    return held, (ENTRY, given, FAST_WARNING, given.get(FAST_WARNING))
+
+
+def _spared(examples: Any) -> Any:
+    """Copies of the examples: before 5.23 the reference takes the labels out of what it is given."""
+    return [_copied(example) for example in examples] if isinstance(examples, (list, tuple)) else examples
+
+
+def _copied(example: Any) -> Any:
+    if not isinstance(example, MutableMapping):
+        return example
+    try:
+        return copy.copy(example) if isinstance(example, (dict, UserDict)) else copy.deepcopy(example)
+    except Exception:  # one that Python cannot copy loses its labels, as it does without quadrat
+        return example

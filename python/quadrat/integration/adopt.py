@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from quadrat.collators.default import DefaultDataCollator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
-    from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
-    from quadrat.collators.padding import DataCollatorWithPadding
+    from quadrat.collators.padding import (
+        DataCollatorForMultipleChoice,
+        DataCollatorForSeq2Seq,
+        DataCollatorForTokenClassification,
+        DataCollatorWithPadding,
+    )
     from quadrat.collators.permutation import DataCollatorForPermutationLanguageModeling
-    from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
-    from quadrat.collators.token_classification import DataCollatorForTokenClassification
 
 
 @overload
