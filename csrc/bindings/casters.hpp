@@ -5,9 +5,7 @@
 
 #include <cstdint>
 
-#include "../kernels/kind.hpp"
-#include "../kernels/row.hpp"
-#include "../kernels/status.hpp"
+#include "../kernels/types.hpp"
 
 namespace quadrat {
 

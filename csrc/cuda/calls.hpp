@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../kernels/host_device.hpp"
 #include "../kernels/philox_mask.hpp"
-#include "../kernels/row.hpp"
+#include "../kernels/simd.hpp"
+#include "../kernels/types.hpp"
 
 namespace quadrat::cuda {
 

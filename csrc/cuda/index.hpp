@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "../kernels/host_device.hpp"
-#include "../kernels/row.hpp"
+#include "../kernels/simd.hpp"
+#include "../kernels/types.hpp"
 
 namespace quadrat::cuda {
 

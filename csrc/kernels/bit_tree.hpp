@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "span.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace quadrat {
@@ -25,5 +26,11 @@ inline void fill_bytes(void* out, unsigned char value, std::size_t bytes) {
         std::memset(out, value, bytes);
     }
 }
+
+// Runs of one element: writes `count` copies of that at `value`.
+using Fill = void (*)(void* out, std::int64_t count, const void* value);
+
+// item: 1, 2, 4 or 8 bytes; null for any other.
+Fill find_fill(std::size_t item);
 
 }  // namespace quadrat

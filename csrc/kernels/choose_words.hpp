@@ -5,9 +5,7 @@
 #include <cstdint>
 
 #include "rng/draws.hpp"
-#include "row.hpp"
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kind.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "row.hpp"
 #include "simd.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 namespace {

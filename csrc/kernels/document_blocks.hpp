@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

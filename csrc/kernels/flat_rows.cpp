@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "fill.hpp"
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {

@@ -3,9 +3,7 @@
 
 #include <cstdint>
 
-#include "kind.hpp"
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

@@ -5,8 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

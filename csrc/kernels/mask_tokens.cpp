@@ -1,7 +1,6 @@
 #include "mask_tokens.hpp"
 
 #include "bytes.hpp"
-#include "fill.hpp"
 #include "simd.hpp"
 
 namespace quadrat {

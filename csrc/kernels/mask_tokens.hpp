@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "rng/draws.hpp"
-#include "span.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

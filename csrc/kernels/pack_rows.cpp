@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "bit_tree.hpp"
+#include "order_rows.hpp"
 #include "packs_by_two.hpp"
-#include "sort_rows.hpp"
 
 namespace quadrat {
 namespace {

@@ -9,8 +9,7 @@
 
 #include <cstdint>
 
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 #include "watch.hpp"
 
 namespace quadrat {

@@ -5,7 +5,6 @@
 
 #include "bytes.hpp"
 #include "convert.hpp"
-#include "fill.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
 

@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "row.hpp"
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

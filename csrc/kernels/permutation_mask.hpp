@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "rng/draws.hpp"
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

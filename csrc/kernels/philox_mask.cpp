@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fill.hpp"
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {

@@ -4,11 +4,10 @@
 
 #include <cstdint>
 
-#include "host_device.hpp"
 #include "mask_tokens.hpp"
 #include "rng/philox.hpp"
-#include "span.hpp"
-#include "status.hpp"
+#include "simd.hpp"
+#include "types.hpp"
 
 namespace quadrat {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "batch.hpp"
+#include "batches.hpp"
 #include "simd.hpp"
 
 namespace quadrat {

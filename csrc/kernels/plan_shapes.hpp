@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "span.hpp"
-#include "status.hpp"
+#include "types.hpp"
 #include "watch.hpp"
 
 namespace quadrat {

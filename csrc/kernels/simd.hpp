@@ -1,3 +1,5 @@
+// How functions are compiled.
+//
 // QUADRAT_CLONES compiles a function for the x86-64 baseline, v3 (AVX2) and v4 (AVX-512) and lets the loader choose.
 // It is empty where clones do not exist: other processors, musl, Windows, macOS, and sanitizer builds, whose run time
 // is not ready when the loader resolves them.
@@ -32,9 +34,31 @@
 #define QUADRAT_INDEPENDENT
 #endif
 
+// What the GPU's kernels compute with the same source as the CPU's.
+#if defined(__CUDACC__)
+#define QUADRAT_HOST_DEVICE __host__ __device__
+#else
+#define QUADRAT_HOST_DEVICE
+#endif
+
 namespace quadrat {
 
 // The level the loader chose: "x86-64-v4", "x86-64-v3", "x86-64" or "portable" where there are no clones.
-const char* simd_level();
+inline const char* simd_level() {
+#if QUADRAT_HAS_CLONES
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        return "x86-64-v4";
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+        __builtin_cpu_supports("fma")) {
+        return "x86-64-v3";
+    }
+    return "x86-64";
+#else
+    return "portable";
+#endif
+}
 
 }  // namespace quadrat

@@ -10,10 +10,9 @@
 #include <tuple>
 #include <utility>
 
-#include "../../kernels/balance_batches.hpp"
+#include "../../kernels/batches.hpp"
+#include "../../kernels/order_rows.hpp"
 #include "../../kernels/pack_rows.hpp"
-#include "../../kernels/philox_order.hpp"
-#include "../../kernels/plan_batches.hpp"
 #include "../../kernels/plan_shapes.hpp"
 #include "../errors.hpp"
 #include "../input/decode.hpp"

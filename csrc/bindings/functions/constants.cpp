@@ -13,12 +13,12 @@
 #include <utility>
 
 #include "../../cuda/calls.hpp"
-#include "../../kernels/batch.hpp"
+#include "../../kernels/batches.hpp"
 #include "../../kernels/choose_words.hpp"
 #include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/simd.hpp"
-#include "../../kernels/status.hpp"
+#include "../../kernels/types.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/columns.hpp"
 #include "../input/walk.hpp"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../../kernels/span.hpp"
+#include "../../kernels/types.hpp"
 #include "../../kernels/watch.hpp"
 #include "../casters.hpp"
 

@@ -6,11 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "../../kernels/check_offsets.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/group_by_length.hpp"
 #include "../../kernels/kept_tokens.hpp"
+#include "../../kernels/order_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
 #include "ints.hpp"

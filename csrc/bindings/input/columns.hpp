@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "../../kernels/row.hpp"
-#include "../../kernels/span.hpp"
-#include "../../kernels/status.hpp"
+#include "../../kernels/types.hpp"
 #include "../casters.hpp"
 #include "../output/allocate.hpp"
 #include "interop.hpp"

@@ -3,8 +3,7 @@
 
 #include <Python.h>
 
-#include "../../kernels/kind.hpp"
-#include "../../kernels/status.hpp"
+#include "../../kernels/types.hpp"
 
 namespace quadrat {
 

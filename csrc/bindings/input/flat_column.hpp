@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../../kernels/row.hpp"
+#include "../../kernels/types.hpp"
 #include "../casters.hpp"
 #include "trailing.hpp"
 

@@ -3,7 +3,6 @@
 #include <iterator>
 #include <utility>
 
-#include "../../kernels/check_offsets.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../errors.hpp"

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "../../kernels/row.hpp"
+#include "../../kernels/types.hpp"
 #include "interop.hpp"
 #include "trailing.hpp"
 

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "../../kernels/rng/draws.hpp"
-#include "../../kernels/status.hpp"
+#include "../../kernels/types.hpp"
 #include "../casters.hpp"
 
 namespace quadrat {

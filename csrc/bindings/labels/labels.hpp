@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../../kernels/mask_tokens.hpp"
-#include "../../kernels/status.hpp"
+#include "../../kernels/types.hpp"
 #include "../input/columns.hpp"
 #include "generator.hpp"
 

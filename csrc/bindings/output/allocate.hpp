@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "../../kernels/kind.hpp"
+#include "../../kernels/types.hpp"
 #include "../input/interop.hpp"
 
 namespace quadrat {

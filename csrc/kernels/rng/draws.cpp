@@ -1,6 +1,7 @@
 #include "draws.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -8,6 +9,30 @@
 
 namespace quadrat::rng {
 namespace {
+
+constexpr int size = Mt19937::size;
+constexpr int shift = 397;
+
+inline std::uint32_t mix(std::uint32_t high, std::uint32_t low) {
+    const std::uint32_t word = (high & 0x80000000U) | (low & 0x7FFFFFFFU);
+    return (word >> 1) ^ ((0U - (low & 1U)) & 0x9908B0DFU);
+}
+
+// From one buffer into another, in three runs none of which reads what it writes, so that each vectorises.
+QUADRAT_CLONES void twist_into(const std::uint32_t* __restrict old, std::uint32_t* __restrict fresh) {
+    for (int i = 0; i < size - shift; ++i) {
+        fresh[i] = old[i + shift] ^ mix(old[i], old[i + 1]);
+    }
+    QUADRAT_INDEPENDENT
+    for (int i = size - shift; i < 2 * (size - shift); ++i) {
+        fresh[i] = fresh[i - (size - shift)] ^ mix(old[i], old[i + 1]);
+    }
+    QUADRAT_INDEPENDENT
+    for (int i = 2 * (size - shift); i < size - 1; ++i) {
+        fresh[i] = fresh[i - (size - shift)] ^ mix(old[i], old[i + 1]);
+    }
+    fresh[size - 1] = fresh[shift - 1] ^ mix(old[size - 1], fresh[0]);
+}
 
 constexpr std::uint32_t mantissa = 0xFFFFFF;
 
@@ -29,19 +54,45 @@ bool trial_of_float64(Mt19937& engine, double p) {
     return std::ldexp(static_cast<double>(high << 32 | low), -53) < p;
 }
 
+// Passes `count` words on: visit(at, word) for the one at positions[at], tempered.
+template <typename Visit>
+void for_words_at(Mt19937& engine, std::int64_t count, Span<const std::int64_t> positions, Visit visit) {
+    std::int64_t at = 0;
+    engine.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
+        for (; at < positions.size && positions[at] < first + n; ++at) {
+            visit(at, Mt19937::temper(words[positions[at] - first]));
+        }
+    });
+}
+
+// An integer of 0 ... most, of so many bits.
+std::int64_t python_integer(Mt19937& engine, int bits, std::int64_t most) {
+    std::int64_t value = engine.next() >> (32 - bits);
+    while (value > most) {
+        value = engine.next() >> (32 - bits);
+    }
+    return value;
+}
+
 }  // namespace
 
+void Mt19937::twist() {
+    std::uint32_t old[size];
+    std::memcpy(old, state, sizeof old);
+    twist_into(old, state);
+    used = 0;
+}
+
 std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) {
-    const std::uint32_t limit = threshold(p);
     std::int64_t found = 0;
-    for (std::int64_t i = 0; float64_ && i < count; ++i) {
-        positions[found] = i;
-        found += trial_of_float64(engine_, p) && eligible[i] == 1 ? 1 : 0;
-    }
     if (float64_) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            positions[found] = i;
+            found += trial_of_float64(engine_, p) && eligible[i] == 1 ? 1 : 0;
+        }
         return found;
     }
-    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
+    engine_.for_words(count, [&, limit = threshold(p)](std::int64_t first, const std::uint32_t* words, int n) {
         std::uint8_t hit[Mt19937::size];
         compare(words, eligible + first, n, limit, hit);
         std::int64_t at = found;  // in a register, not written back for each token
@@ -55,33 +106,26 @@ std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int
 }
 
 void TorchDraws::trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) {
-    const std::uint32_t limit = threshold(p);
-    std::int64_t at = 0;
-    for (std::int64_t i = 0; float64_ && i < count; ++i) {
-        const bool success = trial_of_float64(engine_, p);
-        if (at < positions.size && positions[at] == i) {
-            hit[at++] = success ? 1 : 0;
-        }
-    }
     if (float64_) {
+        for (std::int64_t i = 0, at = 0; i < count; ++i) {
+            const bool success = trial_of_float64(engine_, p);
+            if (at < positions.size && positions[at] == i) {
+                hit[at++] = success ? 1 : 0;
+            }
+        }
         return;
     }
-    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
-        for (; at < positions.size && positions[at] < first + n; ++at) {
-            hit[at] = (Mt19937::temper(words[positions[at] - first]) & mantissa) < limit ? 1 : 0;
-        }
+    for_words_at(engine_, count, positions, [hit, limit = threshold(p)](std::int64_t at, std::uint32_t word) {
+        hit[at] = (word & mantissa) < limit ? 1 : 0;
     });
 }
 
 void TorchDraws::integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
                              std::int64_t* out) {
-    const auto divisor = static_cast<std::uint32_t>(high);
-    std::int64_t at = 0;
-    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
-        for (; at < positions.size && positions[at] < first + n; ++at) {
-            out[positions[at]] = Mt19937::temper(words[positions[at] - first]) % divisor;
-        }
-    });
+    for_words_at(engine_, count, positions,
+                 [&, divisor = static_cast<std::uint32_t>(high)](std::int64_t at, std::uint32_t word) {
+                     out[positions[at]] = word % divisor;
+                 });
 }
 
 std::int64_t TorchDraws::below(std::int64_t n) { return engine_.next() % static_cast<std::uint32_t>(n); }
@@ -98,11 +142,7 @@ std::int64_t PythonDraws::below(std::int64_t n) {
     while (bits < 32 && (n >> bits) != 0) {
         ++bits;
     }
-    std::int64_t value = engine_.next() >> (32 - bits);
-    while (value >= n) {
-        value = engine_.next() >> (32 - bits);
-    }
-    return value;
+    return python_integer(engine_, bits, n - 1);
 }
 
 void PythonDraws::permutation(std::int64_t n, std::int64_t* out) {
@@ -113,11 +153,7 @@ void PythonDraws::permutation(std::int64_t n, std::int64_t* out) {
     }
     for (std::int64_t i = n - 1; i > 0; --i) {
         bits -= (i + 1) >> (bits - 1) == 0 ? 1 : 0;
-        std::int64_t j = engine_.next() >> (32 - bits);
-        while (j > i) {
-            j = engine_.next() >> (32 - bits);
-        }
-        std::swap(out[i], out[j]);
+        std::swap(out[i], out[python_integer(engine_, bits, i)]);
     }
 }
 

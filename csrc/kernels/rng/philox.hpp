@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "../host_device.hpp"
+#include "../simd.hpp"
 
 namespace quadrat::rng {
 

@@ -1,4 +1,4 @@
-#include "fill.hpp"
+#include "bytes.hpp"
 
 #include <cstring>
 #include <iterator>

@@ -1,0 +1,36 @@
+// Orders of rows: by a key of theirs, as a sampler of transformers has them, and random.
+#pragma once
+
+#include <cstdint>
+
+#include "types.hpp"
+#include "watch.hpp"
+
+namespace quadrat {
+
+// Puts the rows, below 2^40, with the greatest keys[row] first; rows of equal keys keep their order.
+// spare: room for as many rows. Where the caller ends it, `rows` holds anything.
+//
+// In linear time: one pass per 12 bits by which keys differ. Lengths of up to 4,095 tokens need one pass, where a sort
+// that compares needs twenty for a million rows. Keys of many rows are not in the caches: each is read once for 24
+// bits, well before it is needed, and sorted in one word with its row.
+void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch);
+
+// The order that LengthGroupedSampler of transformers gives rows: those of one megabatch from the longest to the
+// shortest, and the longest row of all first.
+// rows: numbers of rows, each below lengths.size; they are sorted in place, `megabatch` at a time. spare: as many as a
+// megabatch has rows. Code::bad_start names the first place in `rows` that holds no such number; what comes
+// before its megabatch is sorted by then. Code::bad_argument: megabatch is less than 1, or `spare` is too small.
+Status group_by_length(Span<const std::int64_t> lengths, std::int64_t megabatch, Span<std::int64_t> spare,
+                       Span<std::int64_t> rows, Watch& watch);
+
+// Writes 0 ... out.size - 1 in an order that depends on (seed, epoch, stream) alone, so that every process of a run
+// makes the same one and an epoch is made again without those before it. Streams are orders that have nothing to do
+// with each other. Code::bad_argument: for 2^32 rows and more.
+//
+// The shuffle of Fisher and Yates, whose draws are words of Philox: all draws are independent, and vectors make 64 of
+// them at a time.
+Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out,
+                    Watch& watch);
+
+}  // namespace quadrat
