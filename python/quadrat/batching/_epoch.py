@@ -64,8 +64,7 @@ class WithEpoch:
 class Resumable(WithEpoch):
     """The base of iterables that go on where a state was taken.
 
-    A position is a dict with "epoch". It belongs to the iterator that was read last: an iterator goes on in its own
-    epoch, whatever `set_epoch` says meanwhile.
+    A position is a dict with "epoch". It is that of the iterator that was read last, which goes on in its own epoch.
     """
 
     _IS: str  # what an error message calls it
@@ -89,9 +88,9 @@ class Resumable(WithEpoch):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, also in worker processes of a DataLoader.
 
-        A new epoch begins with its first item. An iterator that is being read goes on in its own epoch. A stream calls
-        the `set_epoch` of its dataset too, if there is one. A loader that accelerate has prepared sets the epoch of
-        what it reads whenever it begins: call the loader's `set_epoch`, also before `load_state_dict`.
+        A new epoch begins with its first item, and an iterator that is being read goes on in its own. A stream calls
+        the `set_epoch` of its dataset too, if there is one. A loader that accelerate has prepared sets the epoch
+        whenever it begins: call the loader's `set_epoch`, also before `load_state_dict`.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
@@ -104,9 +103,9 @@ class Resumable(WithEpoch):
     def state_dict(self) -> dict[str, Any]:
         """The position of the iterator that was read last, and what the items depend on: a dict of names and numbers.
 
-        It counts the items that this object has returned: of a sampler, "batch" of them. A DataLoader with workers
-        takes a sampler's batches ahead of training: then set "batch" to the number of batches trained on. Of a stream,
-        each worker has its own state, which the `StatefulDataLoader` of torchdata collects.
+        It counts the items that were returned: of a sampler, "batch" of them. A DataLoader with workers reads a sampler
+        ahead of training: then set "batch" to the number of batches trained on. Of a stream, each worker has its own
+        state, which the `StatefulDataLoader` of torchdata collects.
         """
         at = self._at  # once: another thread may set the epoch
         return {**_copy_of(self._start() if at is None else at), **self._settings}

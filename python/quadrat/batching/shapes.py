@@ -27,8 +27,8 @@ class ShapePlan:
 
     Attributes:
         shapes: `(rows, width)` of each shape, by rising width. If the plan is not padded, `(most rows, total)`.
-        padded: whether a batch has `rows` rows, each padded to `width`; otherwise its rows are joined, and padded at
-            the end to `total`.
+        padded: whether a batch has `rows` rows, each padded to `width`; otherwise its rows are joined, and padded to
+            `total`.
         longest: the longest row, in tokens: the `max_length` of all batches that are not padded.
         tokens: the tokens of all rows.
         computed: the tokens that batches compute, padding included, by the number of shapes; None: of any shape.
@@ -120,10 +120,10 @@ def plan_shapes(
     batches have little padding. `TokenBudgetBatchSampler` and `BatchedStream` take the plan and choose the rows, and
     `FixedShapes` fills each batch to its shape.
 
-    A batch of width w has `max_tokens // w` rows. A row goes to the least width that it fits. So of n rows, a width of
-    r rows a batch computes `ceil(n / r) * r * w` tokens, those that fill the last batch included. The plan is the one
-    with the smallest sum, of all plans whose widths are lengths of rows, rounded up to `pad_to_multiple_of`. It takes
-    milliseconds for a thousand different widths and a few shapes, and seconds for thousands of both.
+    A batch of width w has `max_tokens // w` rows, and a row goes to the least width that it fits. So of n rows, a width
+    of r rows a batch computes `ceil(n / r) * r * w` tokens. The plan has the smallest sum of all plans whose widths are
+    lengths of rows, rounded up to `pad_to_multiple_of`. It takes milliseconds for a thousand different widths and a few
+    shapes, and seconds for thousands of both.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are
@@ -131,8 +131,7 @@ def plan_shapes(
         max_tokens: the maximum number of tokens in a batch, padding included.
         shapes: the maximum number of shapes.
         padded: False: for batches that join their rows. The shapes are then totals of tokens, chosen for the batches
-            that `TokenBudgetBatchSampler` makes of these lengths in random order, and no batch has more rows than any
-            of those.
+            that `TokenBudgetBatchSampler` makes in random order, and no batch has more rows than any of those.
         pad_to_multiple_of: each width is a multiple of this.
         max_batch_size: the maximum number of rows in a batch; None: as many as `max_tokens` allow.
         attention: see `TokenBudgetBatchSampler`: each shape then costs about the same, and the plan and the waste are
@@ -193,6 +192,14 @@ def with_shapes(
         row = int(lengths.argmax())
         raise ValueError(f"row {row} has {longest} tokens, and the widest shape {widest}: give a plan of these lengths")
     return plan, Budget(budget.tokens if plan.padded else widest, rows, 1, plan.padded)
+
+
+def shown(plan: ShapePlan | None, cost: AttentionCost | None) -> dict[str, str]:
+    """The entries of a state."""
+    return {
+        "shapes": "" if plan is None else str(plan.shapes),
+        "attention": "" if cost is None else str(cost),
+    }
 
 
 def _require_padded(budget: Budget, attention: AttentionCost | None) -> None:

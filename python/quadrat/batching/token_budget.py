@@ -16,7 +16,7 @@ from quadrat.batching.budget import MOST_ROWS, Budget, ragged_of, require_rows
 from quadrat.batching.cost import attention_of
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
-from quadrat.batching.shapes import ShapePlan, with_shapes
+from quadrat.batching.shapes import ShapePlan, shown, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import IntArray
@@ -45,9 +45,8 @@ def usual_sampler(
 ) -> TokenBudgetBatchSampler:
     """A sampler with as many steps as batches of `batch_size` rows take, or up to 5 % more or fewer.
 
-    Its budget has room for the longest row, and is not below the tokens of a batch of rows of mean length. If no such
-    budget gives this number of steps (one row is far longer than the others, or batches are small), the number of rows
-    in a batch is limited too.
+    Its budget has room for the longest row and for `batch_size` rows of mean length. If no such budget gives this
+    number of steps (one row is far longer than the others, or batches are small), `max_batch_size` is set too.
     """
     found = lengths_of(lengths)
     require_rows(found, "batch")
@@ -93,62 +92,54 @@ def usual_sampler(
 class TokenBudgetBatchSampler(Resumable, _Base):
     """Batches of row numbers, each of which costs at most `max_tokens`.
 
-    Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up. A batch of
-    short rows has many rows, a batch of long rows has few, and all batches cost about the same. The batches of an epoch
-    depend only on the arguments and the epoch. Each rank plans all of them and takes its share: no rank waits for
-    another.
+    Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up: many short
+    rows, or few long ones. The batches of an epoch depend only on the arguments and the epoch. Each rank plans all of
+    them and takes its share: no rank waits for another.
 
-    Each rank has the same number of batches, and the batches of one step cost about the same. Each row is
-    in exactly one batch of an epoch, with two exceptions:
+    Each rank has the same number of batches, and the batches of one step cost about the same. Each row is in exactly
+    one batch of an epoch, with two exceptions:
 
-    - If there are too few batches to fill the last step, some are split, so that nothing is repeated or dropped. If no
-      batch is left with two rows, the cheapest batches, at most `world_size - 1` rows, are repeated.
+    - If there are too few batches to fill the last step, some are split. If no batch is left with two rows, the
+      cheapest batches, at most `world_size - 1` rows, are repeated.
     - With `drop_last=True`, up to `world_size - 1` batches, the cheapest ones, may be dropped instead.
 
-    Each epoch has the same number of batches, that of the first one plus a few: learning rate schedules and resumed
-    runs depend on it. If an epoch needs fewer, some are split.
+    Each epoch has the number of batches of the first one plus a few, for learning rate schedules and resumed runs. If
+    it needs fewer, some are split.
 
     It is a `torch.utils.data.Sampler` if torch is installed: give it to `DataLoader(batch_sampler=...)`. With
-    `accelerator.prepare`, which hands out batches to processes in turn, use `world_size=accelerator.num_processes` and
-    `rank=None`.
+    `accelerator.prepare`, use `world_size=accelerator.num_processes` and `rank=None`.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list, which is copied; or a dataset, whose
             `quadrat.lengths` are used.
         max_tokens: the maximum cost of a batch, up to `2**61`.
-        padded: whether the cost is that of a padded batch (rows times the longest row) or of one without padding (the
-            sum of lengths).
+        padded: whether the cost is that of a padded batch (rows times the longest row) or the sum of lengths.
         max_batch_size: the maximum number of rows in a batch; None: as many as the budget allows.
-        multiple_of: the longest row is rounded up to a multiple of this, as `pad_to_multiple_of` pads it; with
-            `padded=False`, the sum of lengths is.
+        multiple_of: the longest row, or with `padded=False` the sum, is rounded up to a multiple of this.
         window: how many shuffled rows are sorted at a time. A larger window needs less padding and mixes rows less.
             None: as many as 64 batches have, but at least 2,048. 1: rows are not sorted.
         world_size: how many ranks share the batches.
         rank: the rank that gets these batches; None: the batches of all ranks, step by step.
-        shuffle: whether to shuffle. If False, windows take the rows in their order, and steps are in the order of their
-            first rows.
+        shuffle: False: windows take the rows in their order, and steps are in the order of their first rows.
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
         shapes: batches of a few shapes: a `quadrat.batching.ShapePlan`, or the number of shapes of a plan for these
-            lengths. The rows of a batch then fit one shape, and `quadrat.batching.FixedShapes` fills the batch to it.
-            Widths are multiples of `multiple_of`, or of 8 if that is 1. Rows are then not sorted, and `window` does not
-            matter.
-        attention: for batches that take the same time, not only the same tokens, because attention takes longer in
-            long rows: the number of tokens c at which attention takes as much time as the rest of the model, or an
-            `AttentionCost`, or a model or its config, of which `AttentionCost.of` computes it. A row of width w then
-            costs `w * (1 + w / c)` instead of w, and a batch as much as `max_tokens` tokens in rows of median length: a
-            batch of short rows has a few more tokens, one of long rows fewer, and a row that costs more is a batch of
-            its own. With `padded=False` the sum is not rounded.
+            lengths. The rows of a batch fit one shape, to which `quadrat.batching.FixedShapes` fills it. Widths are
+            multiples of `multiple_of`, or of 8 if that is 1. Rows are not sorted, and `window` does not matter.
+        attention: for batches that take the same time, as attention takes longer in long rows: the number of tokens c
+            at which attention takes as much time as the rest of the model, or an `AttentionCost`, or a model or its
+            config, of which `AttentionCost.of` computes it. A row of width w costs `w * (1 + w / c)`, and a batch as
+            much as `max_tokens` tokens in rows of median length. A row that costs more is a batch of its own. With
+            `padded=False` the sum is not rounded.
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
-        drop_last: as given.
+        drop_last, world_size, rank: as given.
         epoch: the current epoch; see `set_epoch`.
         max_tokens: the maximum number of tokens in a batch, by which its cost is limited.
         rows: the number of rows.
         shapes: the `ShapePlan`, if there is one.
-        world_size, rank: as given.
 
     Raises:
         TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
@@ -202,12 +193,11 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        usual = self._budget.usual_window(self._costs)
         if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
-            usual = window = count if padded else 1
+            window = count if padded else 1
+        usual = self._budget.usual_window(self._costs)
         self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
-        self._shuffle = bool(shuffle)
-        self.drop_last = bool(drop_last)
+        self._shuffle, self.drop_last = bool(shuffle), bool(drop_last)
         self._plan: tuple[int, Ragged] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
         super().__init__(
@@ -222,8 +212,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
                 "shuffle": self._shuffle,
                 "seed": self._seed,
                 "drop_last": self.drop_last,
-                "shapes": "" if self.shapes is None else str(self.shapes.shapes),
-                "attention": "" if self._attention is None else str(self._attention),
+                **shown(self.shapes, self._attention),
             }
         )
 

@@ -77,27 +77,13 @@ class StreamOptions(NamedTuple):
     world_size: int
     rank: int
     shards_itself: bool
-    weights: str  # the column of what rows take besides their tokens; empty: none
-
-    def checked(self, overlong: Sequence[str]) -> StreamOptions:
-        """The same as plain numbers. Raises TypeError or ValueError for one out of range, or another `overlong`."""
-        require_choice(self.overlong, "overlong", overlong)
-        world_size = number_below(self.world_size, "world_size", 1 << 32, 1)
-        return self._replace(
-            rows_of_a_window=number_below(self.rows_of_a_window, "window", 1 << 62, 1),
-            shuffle=bool(self.shuffle),
-            seed=seed_of(self.seed),
-            world_size=world_size,
-            rank=number_below(self.rank, "rank", world_size),
-            shards_itself=bool(self.shards_itself),
-        )
+    weights: str = ""  # the column of what rows take besides their tokens; empty: none
 
 
 class StreamedDataset(Resumable, _Base):
     """The base of `BatchedStream` and `PackedStream`: an item is a group of rows of one window.
 
-    A window is the next `window` rows of the stream, after the rows held back from the window before: those of its
-    emptiest group, or of several. A row is held back at most once.
+    A window is the next `window` rows of the stream, after the rows held back, once, from the window before.
     """
 
     _IS = "stream"
@@ -107,11 +93,20 @@ class StreamedDataset(Resumable, _Base):
     def __init__(
         self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **settings: int | str
     ) -> None:
-        self._options = options.checked(self._OVERLONG)
+        require_choice(options.overlong, "overlong", self._OVERLONG)
+        self.world_size = number_below(options.world_size, "world_size", 1 << 32, 1)
+        self._options = options._replace(
+            rows_of_a_window=number_below(options.rows_of_a_window, "window", 1 << 62, 1),
+            shuffle=bool(options.shuffle),
+            seed=seed_of(options.seed),
+            world_size=self.world_size,
+            rank=number_below(options.rank, "rank", self.world_size),
+            shards_itself=bool(options.shards_itself),
+        )
         super().__init__({"stream": type(self).__name__, **self._options._asdict(), **settings})
         self.columns = columns_of(columns, options.column)
         require_rows(dataset)
-        self.dataset, self.world_size, self.rank = dataset, self._options.world_size, self._options.rank
+        self.dataset, self.rank = dataset, self._options.rank
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         """The groups of units of these sizes, and which of them may wait for more rows; the first ones have waited."""
@@ -138,11 +133,8 @@ class StreamedDataset(Resumable, _Base):
         return self._iterate(at, reader)
 
     def _start(self) -> dict[str, Any]:
-        """The position before the first item.
-
-        "rows" and "source" are the position to read rows from, and "kept" are the rows held back since then. "lengths"
-        is a checksum of the window whose items are "given".
-        """
+        # "rows" and "source": where to read rows from. "kept": the rows held back since then. "lengths": a checksum of
+        # the window whose items are "given".
         worker, workers, *_ = here(0, 1)
         start: dict[str, Any] = {"rows": 0, "source": None, "kept": [], "window": 0, "given": 0, "lengths": None}
         return {"epoch": self.epoch, "worker": worker, "workers": workers, **start}

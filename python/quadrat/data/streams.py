@@ -11,7 +11,7 @@ from quadrat.batching._epoch import GROUPS, ROWS, random_order
 from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.cost import attention_of
 from quadrat.batching.packing import Packing, Strategy
-from quadrat.batching.shapes import ShapePlan, with_shapes
+from quadrat.batching.shapes import ShapePlan, shown, with_shapes
 from quadrat.data._grouped import as_batch
 from quadrat.data._streamed import StreamedDataset, StreamOptions, Units
 from quadrat.input.items import Pack, packs_of
@@ -24,9 +24,8 @@ class BatchedStream(StreamedDataset):
     """An iterable dataset whose items are whole batches of a stream's rows, each of which costs at most `max_tokens`.
 
     It does for a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` does for a dataset that can be indexed
-    by row. A window of rows is held in memory and put into batches, as the sampler does. The least-full batch of a
-    window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one batch
-    of an epoch.
+    by row. A window of rows is held in memory and put into batches. The least-full batch of a window is held back: its
+    rows go into the next window. A row is held back at most once, and is in exactly one batch of an epoch.
 
     Items are lists of rows, and quadrat's collators make the batch of one item. Rows that a `datasets.IterableDataset`
     has in Arrow stay there until one of the item is read:
@@ -34,16 +33,15 @@ class BatchedStream(StreamedDataset):
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
 
-    Several worker processes or ranks each read their own rows, and the batches depend on how many there are. A
+    Worker processes and ranks each read their own rows, and the batches depend on how many there are. A
     `datasets.IterableDataset` shards itself (`split_dataset_by_node`): give it as many shards as workers and ranks, or
     some workers have nothing to do. For other datasets, each process reads all rows and keeps every n-th.
 
-    Ranks may have different numbers of batches, because their rows differ. DistributedDataParallel waits for all ranks:
-    use its `join` context, stop after a number of steps that all ranks have, or use `TokenBudgetBatchSampler` on a
-    dataset that can be indexed by row. With accelerate and Trainer, leave `world_size=1` and set
-    `dispatch_batches=False` (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): then each rank reads
-    the whole stream, takes batches in turn, and has as many as the others; the last step repeats some batches if there
-    are too few.
+    Ranks may have different numbers of batches, and DistributedDataParallel waits for all: use its `join` context, stop
+    after a number of steps that all ranks have, or use `TokenBudgetBatchSampler`. With accelerate and Trainer, leave
+    `world_size=1` and set `dispatch_batches=False`
+    (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): each rank then reads the whole stream and
+    takes batches in turn, and the last step repeats some if there are too few.
 
     Resuming is exact, and as fast as the dataset's own `state_dict` if it is a `datasets.IterableDataset` without a
     shuffle buffer. Otherwise all rows up to that position are read again.
@@ -52,8 +50,7 @@ class BatchedStream(StreamedDataset):
         dataset: a `datasets.IterableDataset`, a torch `IterableDataset`, any iterable of mappings that can be read
             again, or a function that returns an iterator.
         max_tokens, padded, max_batch_size, multiple_of, overlong: see `TokenBudgetBatchSampler`.
-        window: how many rows are read at a time. A window should hold several batches, so that it has enough rows of
-            about the same length.
+        window: how many rows are read at a time; several batches, so that enough rows are of about the same length.
         shuffle: whether rows of about the same length, and the batches of a window, come in random order. Rows do not
             leave their window: shuffle the dataset too.
         seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
@@ -61,9 +58,8 @@ class BatchedStream(StreamedDataset):
         columns: the columns to keep, `column` among them; by default all.
         world_size, rank: how many ranks share the rows, and which one this is.
         shards_itself: for a dataset that is not from `datasets`: whether its iterator gives each process its own rows.
-        shapes: batches of a few shapes, from `quadrat.batching.plan_shapes`, which needs a sample of the lengths; see
-            `TokenBudgetBatchSampler`. Of each shape, the batch that is not full is held back. A row that is wider than
-            all shapes raises ValueError.
+        shapes: a plan from `quadrat.batching.plan_shapes` of a sample of the lengths; see `TokenBudgetBatchSampler`. Of
+            each shape, the batch that is not full is held back. A row wider than all shapes raises ValueError.
         attention: see `TokenBudgetBatchSampler`; the rows of median length are those of each window.
         weights: a column of integers: tokens that a row takes besides its own, such as those of its images.
 
@@ -116,29 +112,26 @@ class BatchedStream(StreamedDataset):
             limit, overlong = self.shapes.shapes[-1][1], "error"
             self._advice = "give a plan with a wider shape"
         rows = limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, weights or ""
-        shown = "" if self.shapes is None else str(self.shapes.shapes)
-        cost = "" if self._attention is None else str(self._attention)
-        super().__init__(
-            dataset, columns, StreamOptions(*rows), **self._budget.settings(), shapes=shown, attention=cost
-        )
+        settings = self._budget.settings() | shown(self.shapes, self._attention)
+        super().__init__(dataset, columns, StreamOptions(*rows), **settings)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
-        count = len(sizes)
-        rows = random_order(count, seed, 0, ROWS) if self._options.shuffle else np.arange(count)
-        fixed = self.shapes is not None and self.shapes.padded
-        if self.shapes is not None and fixed:
+        count, shuffle = len(sizes), self._options.shuffle
+        rows = random_order(count, seed, 0, ROWS) if shuffle else np.arange(count)
+        fixed = self.shapes if self.shapes is not None and self.shapes.padded else None
+        if fixed is not None:
             rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
-            rows, batches = self.shapes.batches(sizes, rows, self._attention)
+            rows, batches = fixed.batches(sizes, rows, self._attention)
         costs, budget = self._budget.priced(self._attention, sizes)
-        if not fixed:
+        if fixed is None:
             batches = budget.batched(costs, rows, count if self.shapes is None else 1)
-        order = random_order(len(batches), seed, 0, GROUPS) if self._options.shuffle else None
+        order = random_order(len(batches), seed, 0, GROUPS) if shuffle else None
         steps = budget.balanced(costs, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
-        if self.shapes is not None and fixed:
-            most = [self.shapes.fitting(1, int(sizes[rows].max()))[0] for rows in groups]
-            return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
-        return groups, [int(_shares_of(budget, costs[groups.values], groups).argmin())]
+        if fixed is None:
+            return groups, [int(_shares_of(budget, costs[groups.values], groups).argmin())]
+        most = [fixed.fitting(1, int(sizes[rows].max()))[0] for rows in groups]
+        return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
 
     def _items(self, units: Units, groups: Ragged) -> Iterator[Any]:
         return (as_batch(units.rows(numbers)) for numbers in groups)
@@ -156,25 +149,21 @@ def _shares_of(budget: Budget, sizes: IntArray, groups: Ragged) -> Any:
 class PackedStream(StreamedDataset):
     """An iterable dataset of packs: rows of a stream, joined to at most `max_length` tokens.
 
-    It does for a stream what `PackedDataset` does for a dataset that can be indexed by row, and its items are the same.
-    A window of rows is held in memory and packed. The least-full pack of a window is held back: its rows go into the
-    next window. A row is held back at most once, and is in exactly one pack of an epoch, like each piece with
-    `overlong="split"`. With the default window and lognormal lengths, of which 4 to 9 fill a pack, packs are 99.8 to
-    99.9 % full, and those of a whole dataset 99.9 to 99.97 %.
+    Its items are those of `PackedDataset`. A window of rows is held in memory and packed. The least-full pack of a
+    window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one pack
+    of an epoch, like each piece with `overlong="split"`. With the default window and lognormal lengths, of which 4 to 9
+    fill a pack, packs are 99.8 to 99.9 % full, and those of a whole dataset 99.9 to 99.97 %.
 
         DataLoader(stream, batch_size=8, collate_fn=quadrat.DataCollatorWithFlattening())
 
-    Worker processes, ranks and resuming are as in `BatchedStream`.
-
     Args:
-        dataset: see `BatchedStream`.
+        dataset, seed, world_size, rank, shards_itself: see `BatchedStream`, also for workers, ranks and resuming.
         max_length: the maximum number of tokens in a pack.
         strategy: which pack a row goes into, see `quadrat.batching.plan_packs`. "in_order" leaves rows in their order:
             the last pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
         column, columns, overlong: see `PackedDataset`.
-        seed, world_size, rank, shards_itself: see `BatchedStream`.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
@@ -213,7 +202,7 @@ class PackedStream(StreamedDataset):
     ) -> None:
         self._packing = Packing.of(max_length, strategy)
         limit = self._packing.max_length
-        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, "")
+        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
         super().__init__(dataset, columns, options, strategy=strategy)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
