@@ -15,7 +15,7 @@ from quadrat.ragged.shown import table
 from quadrat.support import gpu
 from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs
-from quadrat.support.kinds import INT64, KINDS, kind_of
+from quadrat.support.kinds import INT64, KINDS, torch_kinds
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import is_stored, is_tensor
 
@@ -56,7 +56,8 @@ class DeferredBatch(Mapping[str, Any]):
 
         steps, layout, held, size = [], [], {}, 0
         for name, value in tensors.items():
-            if (kind := _packable(value)) is None:
+            plain = type(value) is torch.Tensor and is_stored(value) and value.is_contiguous()
+            if (kind := torch_kinds().get(value.dtype) if plain else None) is None:
                 held[name] = value
                 steps.append((name, 0, HOLD, 0))
                 layout.append(NO_PARTS)
@@ -162,7 +163,7 @@ class DeferredBatch(Mapping[str, Any]):
         return list(shapes.values())
 
     def _size(self) -> str:
-        return f"{self.nbytes} bytes{', pinned' if self.is_pinned() else ''}"
+        return f"{self.nbytes} bytes{', pinned' * self.is_pinned()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""
@@ -182,12 +183,11 @@ class DeferredBatch(Mapping[str, Any]):
         """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
         plan = self._plan if name is None else _part(self._plan, name)
         made: dict[str, Any] = {}
-        steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
-        sources: dict[int, int] = {}  # column of the decision -> that of `columns`
-        ids: dict[int, tuple[str, Parts]] = {}  # by column of the decision
+        steps, fills, columns = [], {}, _core.Columns()
+        known: dict[tuple[int, int, int], int] = {}  # the columns, by their parts
+        ids: dict[int, tuple[str, Parts, int]] = {}  # by column of the decision; with that of `columns`
         masked: tuple[str, int] | None = None
-        for step, place in zip(plan.steps, plan.layout, strict=True):
-            output, source, action, kind = step
+        for (output, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
             if place.offsets < 0 and place.values >= 0:
                 made[output] = view(self._buffer, place, kind).clone()
             elif action in (HOLD, LONGEST):
@@ -195,22 +195,30 @@ class DeferredBatch(Mapping[str, Any]):
             elif action == LABELS and plan.masking is not None:
                 masked = output, source
             elif action == LABELS:
-                steps.append((output, sources[source], LABELS, kind))
+                steps.append((output, ids[source][2], LABELS, kind))
                 fills[output] = _core.CausalLabels(place.total)
             else:
-                index = columns.index(place, kind)
+                if (parts := (place.offsets, place.values, kind)) not in known:
+                    known[parts] = len(known)
+                    self._add_to(columns, place, kind)
                 if action in _IDS and kind == INT64:
-                    sources[source] = index
-                    ids[source] = output, place
-                steps.append((output, index, action, kind))
+                    ids[source] = output, place, known[parts]
+                steps.append((output, known[parts], action, kind))
                 fills[output] = place.fill
         if steps:
-            made |= columns.columns.run(tuple(steps), fills, interop(), True, plan.options)
+            made |= columns.run(tuple(steps), fills, interop(), True, plan.options)
         if plan.masking is not None and masked is not None:
             labels, source = masked
-            name, place = ids[source]
+            name, place, _ = ids[source]
             made[labels] = self._mask(plan.masking, place, made[name])
         return ignoring(plan, made)
+
+    def _add_to(self, columns: _core.Columns, place: Parts, kind: int) -> None:
+        base = address_of(self._buffer)
+        # Rows without values are looked at for their lengths only.
+        values, size = (0, 1 << 60) if place.values < 0 else (base + place.values, place.total)
+        tokens = size // math.prod(place.trailing)
+        columns.add_ragged(values, kind, tokens, base + place.offsets, self._plan.rows, place.trailing)
 
     def _mask(self, masking: Masking, place: Parts, ids: Any) -> Any:
         """Masks padded ids in place, as the collator does without `deferred`; returns the labels."""
@@ -223,9 +231,9 @@ class DeferredBatch(Mapping[str, Any]):
         if masking.words < 0:
             special_ids = ids_of_bits(numbers(masking.members, masking.members_size))
         else:
-            words, columns = np.empty(place.shape, np.uint8), _Packed(address_of(self._buffer), rows)
-            index = columns.index(place._replace(values=masking.words), UINT8)
-            columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORDS.NONE)
+            words, columns = np.empty(place.shape, np.uint8), _core.Columns()
+            self._add_to(columns, place._replace(values=masking.words), UINT8)
+            columns.pad(0, address_of(words), UINT8, width, left, _core.WORDS.NONE)
             flags = (words == _core.WORDS.NONE).view(np.uint8)
         places = RowBounds(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
         keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
@@ -241,23 +249,6 @@ class _DeferredEncoding(DeferredBatch):
         return BatchEncoding(super()._wrapped(made))
 
 
-class _Packed:
-    def __init__(self, address: int, rows: int) -> None:
-        self.columns = _core.Columns()
-        self._address, self._rows = address, rows
-        self._known: dict[tuple[int, int, int], int] = {}
-
-    def index(self, place: Parts, kind: int) -> int:
-        where = place.offsets, place.values, kind
-        if where not in self._known:
-            self._known[where] = len(self._known)
-            # Rows without values are looked at for their lengths only.
-            values, size = (0, 1 << 60) if place.values < 0 else (self._address + place.values, place.total)
-            tokens, offsets = size // math.prod(place.trailing), self._address + place.offsets
-            self.columns.add_ragged(values, kind, tokens, offsets, self._rows, place.trailing)
-        return self._known[where]
-
-
 def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
     """The plan of one output, and of those that it is made with: labels and the ids they come from."""
     wanted = next(step for step in reversed(plan.steps) if step[0] == name)
@@ -270,18 +261,6 @@ def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
 
 def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, Any]:
     return {name: one.to(device, non_blocking=non_blocking) if is_tensor(one) else one for name, one in made.items()}
-
-
-def _packable(value: Any) -> int | None:
-    """The kind of a tensor that goes into the buffer; None for all else."""
-    import torch
-
-    if type(value) is not torch.Tensor or not (is_stored(value) and value.is_contiguous()):
-        return None
-    try:
-        return kind_of(value.dtype)
-    except TypeError:
-        return None
 
 
 def _restored(

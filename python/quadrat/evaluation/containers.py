@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,8 +38,8 @@ class _Apart(NamedTuple):
     likeness: Any = None  # of the first; None where nobody asked yet
     size: int = 0  # of all of them, in bytes
 
-    def with_one_more(self, batch: Any) -> _Apart | Grown | None:
-        """These and another; None if they are not alike."""
+    def plus(self, batch: Any) -> _Apart | Grown | None:
+        """These and one more; None if they are not alike."""
         if self.number < _FEW:
             return _Apart(None, concat_two(self.batch, batch, self.padding), self.number + 1, self.padding)
         own, size = self.likeness, self.size
@@ -55,16 +54,10 @@ class _Apart(NamedTuple):
         return _Apart(self, tree_map(_cloned, batch), self.number + 1, self.padding, own, size)
 
     def whole(self) -> Any:
-        """All of them as one batch."""
         return self.batch if self.before is None else concatenated(self.parts(), self.padding)
 
     def parts(self) -> list[Any]:
-        """The batches."""
-        parts, rest = [self.batch], self.before
-        while rest is not None:
-            parts.append(rest.batch)
-            rest = rest.before
-        return parts[::-1]
+        return [link.batch for link in _chain(self)]
 
 
 def _bytes_in(batch: Any) -> int:
@@ -82,12 +75,15 @@ class _Listed(NamedTuple):
     more: list[Any]
 
     def whole(self) -> list[Any]:
-        """All of them."""
-        parts, rest = [], self
-        while isinstance(rest, _Listed):
-            parts.append(rest.more)
-            rest = rest.before
-        return [*(rest or []), *itertools.chain.from_iterable(reversed(parts))]
+        links = _chain(self)
+        return [*(links[0].before or []), *(batch for link in links for batch in link.more)]
+
+
+def _chain(last: Any) -> list[Any]:
+    links = [last]
+    while type(links[-1].before) is type(last):
+        links.append(links[-1].before)
+    return links[::-1]
 
 
 class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
@@ -136,13 +132,16 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
 
     def _copied(self, held: _Held) -> _Held:
-        tensors, arrays = (one.copied() if isinstance(one, (Grown, GrownRagged)) else one for one in held)
+        tensors, arrays = (
+            one._replace(leaves=[leaf.copied() for leaf in one.leaves]) if isinstance(one, Grown | GrownRagged) else one
+            for one in held
+        )
         return tensors, arrays
 
     @property
     def tensors(self) -> Any:
         """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
-        return self._change(_tensors_seen)
+        return self._change(lambda held: ((whole := self._whole(held[0]), held[1]), whole))
 
     @tensors.setter
     def tensors(self, value: Any) -> None:
@@ -190,7 +189,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         before = self._held
         few = before[1] is None and before[0] is not None and type(before[0]) is not Grown  # or they are small
         if few and HAS_GIL:
-            array = _numpify(_whole(before[0]))
+            array = _numpify(self._whole(before[0]))
             if self._held is before:
                 self._held = (None, array)
                 return array
@@ -200,7 +199,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         tensors, before = held
         if tensors is None:
             return held, None
-        arrays = _numpify(_whole(tensors))
+        arrays = _numpify(self._whole(tensors))
         if self.do_nested_concat:
             arrays = self._plus(before, arrays)
         elif before is not None:
@@ -212,14 +211,10 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             return self._plus_ragged(held, batch)
         if held is None:
             return batch
-        if isinstance(held, (_Apart, Grown)):
-            more = held.with_one_more(batch) if isinstance(held, _Apart) else held.plus(batch)
-            if more is not None:
-                return more
+        if isinstance(held, (_Apart, Grown)) and (more := held.plus(batch)) is not None:
+            return more
         # What is not like the others is joined at once, or refused. It seldom is so twice.
-        whole = _padded(held, self.padding_index) if isinstance(held, GrownRagged) else _whole(held)
-        both = concat_two(whole, batch, self.padding_index)
-        return _Apart(None, both, 2, self.padding_index)
+        return _Apart(None, concat_two(self._whole(held), batch, self.padding_index), 2, self.padding_index)
 
     def _plus_ragged(self, held: Any, batch: Any) -> Any:
         if held is None:
@@ -235,16 +230,22 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         if self.ragged and self.do_nested_concat and arrays is not None:
             rows = arrays if isinstance(arrays, GrownRagged) else GrownRagged.of(arrays)
             return (tensors, rows), rows.whole()
-        # `ragged` may have been set to False.
-        whole = _padded(arrays, self.padding_index) if isinstance(arrays, GrownRagged) else _whole(arrays)
+        whole = self._whole(arrays)
         return (tensors, whole), whole
+
+    def _whole(self, held: Any) -> Any:
+        """What is held, as one, and padded: `ragged` may have been set to False."""
+        whole = held.whole() if isinstance(held, (_Apart, Grown, GrownRagged, _Listed)) else held
+        if not isinstance(held, GrownRagged):
+            return whole
+        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, whole)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of the reference, and `ragged`."""
 
         def seen(held: _Held) -> tuple[_Held, dict[str, Any]]:
-            held, tensors = _tensors_seen(held)
-            held, arrays = self._arrays_seen(held)
+            tensors = self._whole(held[0])
+            held, arrays = self._arrays_seen((tensors, held[1]))
             return held, {"tensors": tensors, "arrays": arrays}
 
         return self._options() | self._change(seen)
@@ -253,11 +254,6 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         self._held = (None, None)
         for name, value in state.items():
             setattr(self, name, value)
-
-
-def _tensors_seen(held: _Held) -> tuple[_Held, Any]:
-    tensors = _whole(held[0])
-    return (tensors, held[1]), tensors
 
 
 def _numpify(tensors: Any) -> Any:
@@ -278,14 +274,6 @@ def _rows_in(held: Any) -> int:
     batches = held.whole() if isinstance(held, _Listed) else held.parts() if isinstance(held, _Apart) else [held]
     firsts: list[Any] = [next(leaves_of(batch), None) for batch in batches]
     return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
-
-
-def _padded(rows: GrownRagged, padding: Any) -> Any:
-    return tree_map(lambda leaf: pad(leaf, padding_value=padding) if isinstance(leaf, Ragged) else leaf, rows.whole())
-
-
-def _whole(held: Any) -> Any:
-    return held.whole() if isinstance(held, (_Apart, Grown, GrownRagged, _Listed)) else held
 
 
 def without_padding(

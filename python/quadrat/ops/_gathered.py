@@ -46,8 +46,7 @@ def concatenated(batches: Sequence[Any], padding: Any) -> Any:
     return tree_map(join, *batches)
 
 
-def in_host_memory(array: Any) -> bool:
-    """True if what the array holds are the bytes of its memory."""
+def in_host_memory(array: Any) -> bool:  # whether what the array holds are the bytes of its memory
     return not is_tensor(array) or is_stored(array)
 
 
@@ -87,7 +86,6 @@ class _Leaf(NamedTuple):
         return blocks[:, 1], blocks[:, 2]
 
     def tokens(self) -> Any:
-        """The numbers of all rows, `[tokens, ...]`, no padding added."""
         rows, widths = self.shapes()
         return self._shaped((int((rows * widths).sum()), *self.model.shape[2:]))
 
@@ -115,8 +113,8 @@ class Grown(NamedTuple):
     def of(cls, batches: Sequence[Any], padding: Any) -> Grown | None:
         """These batches; None unless they are in host memory."""
         first = batches[0]
-        leaves = [_Leaf.of(array) for array in leaves_of(first)]
-        made: Grown | None = cls(likeness(first), tree_map(lambda _: None, first), leaves, padding)
+        leaves, model = list(map(_Leaf.of, leaves_of(first))), tree_map(lambda _: None, first)
+        made: Grown | None = cls(likeness(first), model, leaves, padding)
         for batch in batches:
             made = made and made.plus(batch)
         return made
@@ -134,9 +132,6 @@ class Grown(NamedTuple):
         """All batches as one, in memory that is used for nothing else."""
         values = iter([leaf.value(self.padding) for leaf in self.leaves])
         return tree_map(lambda _: next(values), self.model)
-
-    def copied(self) -> Grown:
-        return self._replace(leaves=[leaf.copied() for leaf in self.leaves])
 
 
 class GrownRagged(NamedTuple):
@@ -181,9 +176,6 @@ class GrownRagged(NamedTuple):
         """All batches as one: each row is as wide as its array was."""
         values = map(_ragged_or_array, self.leaves)
         return tree_map(lambda _: next(values), self.model)
-
-    def copied(self) -> GrownRagged:
-        return self._replace(leaves=[leaf.copied() for leaf in self.leaves])
 
 
 def _fits(leaf: _Leaf, part: Any) -> bool:
