@@ -1,9 +1,15 @@
-// How arguments and results are converted between Python and C++, and checked.
+// How arguments, results and errors pass between Python and C++. Every file of the bindings has this one, and by way of
+// it what these lines include.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../kernels/types.hpp"
 
@@ -15,6 +21,29 @@ using namespace py::literals;
 // pybind11 lets the module that loads first translate the exceptions of all. Where each module has a C++ library of its
 // own, as in wheels, it does not know the exceptions of the others: each module translates its own.
 inline void translate_own_exceptions() { py::register_local_exception_translator(&py::detail::translate_exception); }
+
+// Which Python errors mean "fall back", and which are the user's business at once. Clears the error that is set, if one
+// is, where it says no more than that something cannot be read here: the reference then meets it again, and raises it
+// in its own words. KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError and the like are thrown on.
+inline void clear_error() {
+    PyObject* const type = PyErr_Occurred();
+    if (type == nullptr) {
+        return;
+    }
+    if (PyErr_GivenExceptionMatches(type, PyExc_Exception) == 0 ||
+        PyErr_GivenExceptionMatches(type, PyExc_MemoryError) != 0) {
+        throw py::error_already_set();
+    }
+    PyErr_Clear();
+}
+
+// The object of a new reference; where there is none, throws the error that Python has set.
+inline py::object taken(PyObject* made) {
+    if (made == nullptr) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(made);
+}
 
 // An address that Python gives as an int: a pointer to whatever the function reads or writes there.
 struct Address {

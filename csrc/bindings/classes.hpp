@@ -1,17 +1,23 @@
-// How classes are bound. This replaces internals of pybind11 3.0 and 3.1, without which a lack of memory ends the
-// process: before a later version is allowed, test_no_memory_to_remember_an_instance must pass with it.
+// How functions and classes are bound. This replaces internals of pybind11 3.0 and 3.1, without which a lack of memory
+// ends the process: before a later version is allowed, test_no_memory_to_remember_an_instance must pass with it.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <memory>
 #include <new>
 #include <type_traits>
-#include <utility>
 
 #include "casters.hpp"
 
 namespace quadrat {
+
+// One function per concept adds it to the module; module.cpp calls them.
+using Register = void(py::module_&);
+
+Register register_allocate, register_arrow, register_batching, register_columns, register_constants, register_gathered,
+    register_generator, register_interop, register_kernels, register_labels, register_permutation_mask, register_philox,
+    register_recipe, register_table, register_word_labels;
+
+// For what takes long and touches no Python object.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 // Gives a new instance its holder. pybind11's own function also enters the instance in a map, to find it by the address
 // of its value, which nobody asks for here. Where there is no memory for the entry, pybind11 frees the value twice, or

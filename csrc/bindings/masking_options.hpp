@@ -1,11 +1,7 @@
 // What masking is told, and what is wrong with it: one check for the host's kernels and the GPU's.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <tuple>
 
 #include "../kernels/mask_tokens.hpp"

@@ -1,10 +1,8 @@
 #include <cstring>
 #include <exception>
 #include <stdexcept>
-#include <utility>
 
-#include "casters.hpp"
-#include "register.hpp"
+#include "classes.hpp"
 
 namespace {
 

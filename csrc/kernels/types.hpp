@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace quadrat {
 
@@ -100,6 +101,22 @@ inline void row_offsets(Span<const std::int64_t> lengths, std::int64_t least, st
         sum += std::max(lengths[i], least);
     }
     out[lengths.size] = sum;
+}
+
+// The dimensions of one token: those of rows after the first.
+using Trailing = std::vector<std::int64_t>;
+
+// How many elements a token of these dimensions has; -1 for more than any memory holds.
+inline std::int64_t elements_of(const Trailing& dimensions) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : dimensions) {
+        constexpr std::int64_t most = std::int64_t{1} << 56;
+        if (extent < 0 || (extent > 0 && elements > most / extent)) {
+            return -1;
+        }
+        elements *= extent;
+    }
+    return elements;
 }
 
 }  // namespace quadrat

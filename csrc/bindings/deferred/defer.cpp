@@ -1,15 +1,11 @@
 #include "defer.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <numeric>
-#include <utility>
-#include <vector>
 
-#include "../input/decode.hpp"
-#include "../labels/philox_labels.hpp"
-#include "../output/allocate.hpp"
+#include "../input/python_number.hpp"
+#include "../labels/labels.hpp"
 #include "../plan/execute.hpp"
 
 namespace quadrat {

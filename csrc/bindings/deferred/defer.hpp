@@ -1,10 +1,6 @@
 // A deferred batch: what its outputs are made of, in one buffer, and where; they are made on the device it goes to.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
-
 #include "../input/columns.hpp"
 #include "../plan/plan.hpp"
 

@@ -3,22 +3,17 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <tuple>
-#include <utility>
 
 #include "../../kernels/batches.hpp"
 #include "../../kernels/order_rows.hpp"
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/plan_shapes.hpp"
-#include "../errors.hpp"
-#include "../input/decode.hpp"
+#include "../classes.hpp"
+#include "../input/python_number.hpp"
 #include "../input/view.hpp"
 #include "../input/walk.hpp"
-#include "../register.hpp"
 #include "ints.hpp"
 
 namespace quadrat {

@@ -3,30 +3,20 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <iterator>
-#include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "../../cuda/calls.hpp"
 #include "../../kernels/batches.hpp"
 #include "../../kernels/choose_words.hpp"
-#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/pack_rows.hpp"
-#include "../../kernels/simd.hpp"
-#include "../../kernels/types.hpp"
+#include "../classes.hpp"
 #include "../deferred/defer.hpp"
-#include "../input/columns.hpp"
 #include "../input/walk.hpp"
-#include "../labels/generator.hpp"
 #include "../labels/labels.hpp"
 #include "../plan/guard.hpp"
-#include "../plan/plan.hpp"
-#include "../register.hpp"
 
 namespace quadrat {
 namespace {

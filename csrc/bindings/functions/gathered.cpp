@@ -3,18 +3,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <new>
 #include <stdexcept>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "../../kernels/bytes.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../../memory/growing.hpp"
 #include "../classes.hpp"
-#include "../register.hpp"
 
 namespace quadrat {
 namespace {

@@ -4,10 +4,6 @@
 
 #include <pybind11/numpy.h>
 
-#include <cstdint>
-#include <string>
-
-#include "../../kernels/types.hpp"
 #include "../../kernels/watch.hpp"
 #include "../casters.hpp"
 

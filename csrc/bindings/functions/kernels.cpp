@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
 #include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/order_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
-#include "../register.hpp"
+#include "../classes.hpp"
 #include "ints.hpp"
 
 namespace quadrat {

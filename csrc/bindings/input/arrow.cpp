@@ -1,18 +1,11 @@
 // Columns from whoever speaks the Arrow PyCapsule interface (pyarrow, polars, DuckDB, ...), by pointer.
 #include <pybind11/critical_section.h>
-#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <cstring>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "../classes.hpp"
-#include "../register.hpp"
 #include "arrow_layout.hpp"
-#include "flat_column.hpp"
 
 namespace quadrat {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstring>
-#include <memory>
 #include <system_error>
 
 namespace quadrat::arrow {

@@ -3,9 +3,6 @@
 // large buffers are.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "flat_column.hpp"
 
 namespace quadrat::arrow {

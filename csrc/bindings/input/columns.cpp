@@ -11,7 +11,7 @@
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../../kernels/stream.hpp"
-#include "decode.hpp"
+#include "python_number.hpp"
 #include "view.hpp"
 
 namespace quadrat {

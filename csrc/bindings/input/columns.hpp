@@ -2,20 +2,9 @@
 // alive.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "../../kernels/types.hpp"
-#include "../casters.hpp"
 #include "../output/allocate.hpp"
-#include "interop.hpp"
-#include "trailing.hpp"
 
 namespace quadrat {
 

@@ -1,11 +1,8 @@
-#include "decode.hpp"
-
 #include <algorithm>
 
 #include "../../kernels/convert.hpp"
 #include "../../kernels/simd.hpp"
 #include "../../kernels/stream.hpp"
-#include "../errors.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {

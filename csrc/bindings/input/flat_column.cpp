@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "../../kernels/half.hpp"
 #include "../../kernels/prefetch.hpp"

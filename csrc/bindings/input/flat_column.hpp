@@ -3,16 +3,7 @@
 // for it.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "../../kernels/types.hpp"
 #include "../casters.hpp"
-#include "trailing.hpp"
 
 namespace quadrat {
 

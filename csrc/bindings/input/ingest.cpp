@@ -1,12 +1,8 @@
 // Features to columns that hold their values.
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/prefetch.hpp"
-#include "../errors.hpp"
-#include "columns.hpp"
 #include "table.hpp"
 #include "view.hpp"
 #include "walk.hpp"

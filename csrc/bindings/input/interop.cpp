@@ -2,12 +2,9 @@
 
 #include <pybind11/critical_section.h>
 
-#include <string>
 #include <string_view>
 
 #include "../classes.hpp"
-#include "../errors.hpp"
-#include "../register.hpp"
 #include "walk.hpp"
 
 namespace quadrat {

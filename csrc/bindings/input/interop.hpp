@@ -1,12 +1,7 @@
 // The Python types ingest recognises, handed in from Python so that _core imports neither NumPy's nor torch's headers.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "../casters.hpp"
 #include "dlpack.hpp"

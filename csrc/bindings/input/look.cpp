@@ -2,10 +2,8 @@
 #include <pybind11/numpy.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 
-#include "../../kernels/prefetch.hpp"
 #include "columns.hpp"
 #include "view.hpp"
 #include "walk.hpp"

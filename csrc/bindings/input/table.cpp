@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
-#include <utility>
 
 #include "../classes.hpp"
-#include "../register.hpp"
 #include "view.hpp"
 
 namespace quadrat {

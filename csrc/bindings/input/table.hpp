@@ -2,14 +2,9 @@
 // row; what Python asks of a row is made when it asks.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <atomic>
-#include <cstdint>
 #include <functional>
-#include <memory>
 #include <tuple>
-#include <vector>
 
 #include "columns.hpp"
 #include "flat_column.hpp"

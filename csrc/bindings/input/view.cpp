@@ -9,9 +9,8 @@
 #include <limits>
 #include <tuple>
 
-#include "../errors.hpp"
 #include "columns.hpp"
-#include "decode.hpp"
+#include "python_number.hpp"
 
 namespace quadrat {
 namespace {

@@ -1,13 +1,7 @@
 // One Python object seen as a row.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
-
-#include "../../kernels/types.hpp"
 #include "interop.hpp"
-#include "trailing.hpp"
 
 namespace quadrat {
 

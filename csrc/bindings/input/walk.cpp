@@ -1,7 +1,6 @@
 // Features to values, level by level.
 #include "walk.hpp"
 
-#include "../errors.hpp"
 #include "view.hpp"
 
 namespace quadrat {

@@ -1,12 +1,7 @@
 // The values of a batch of features, held, with the misses of cold memory overlapped.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "../../kernels/prefetch.hpp"
 #include "interop.hpp"

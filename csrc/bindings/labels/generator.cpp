@@ -3,11 +3,8 @@
 #include <pybind11/stl.h>
 
 #include <numeric>
-#include <string>
-#include <vector>
 
-#include "../errors.hpp"
-#include "../register.hpp"
+#include "../classes.hpp"
 
 namespace quadrat {
 namespace {

@@ -2,14 +2,10 @@
 #pragma once
 
 #include <pybind11/critical_section.h>
-#include <pybind11/pybind11.h>
 
-#include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "../../kernels/rng/draws.hpp"
-#include "../../kernels/types.hpp"
 #include "../casters.hpp"
 
 namespace quadrat {

@@ -3,13 +3,9 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/mask_tokens.hpp"
 #include "../classes.hpp"
-#include "../masking_options.hpp"
-#include "../register.hpp"
 
 namespace quadrat {
 namespace {

@@ -2,13 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include "../../kernels/mask_tokens.hpp"
-#include "../register.hpp"
-#include "generator.hpp"
+#include "../classes.hpp"
 #include "labels.hpp"
 
 namespace quadrat {

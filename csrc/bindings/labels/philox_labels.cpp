@@ -1,14 +1,8 @@
-#include "philox_labels.hpp"
-
 #include <pybind11/stl.h>
 
-#include <memory>
-#include <utility>
-
-#include "../../kernels/philox_mask.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../classes.hpp"
-#include "../register.hpp"
+#include "labels.hpp"
 
 namespace quadrat {
 

@@ -3,8 +3,6 @@
 #include <pybind11/numpy.h>
 
 #include "../../kernels/prefetch.hpp"
-#include "../errors.hpp"
-#include "../input/decode.hpp"
 #include "../input/python_number.hpp"
 #include "../input/view.hpp"
 #include "labels.hpp"

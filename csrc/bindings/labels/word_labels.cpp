@@ -2,15 +2,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <cstdint>
-#include <utility>
-#include <vector>
-
 #include "../../kernels/choose_words.hpp"
 #include "../classes.hpp"
-#include "../masking_options.hpp"
-#include "../register.hpp"
-#include "generator.hpp"
 #include "labels.hpp"
 
 namespace quadrat {

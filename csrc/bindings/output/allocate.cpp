@@ -3,13 +3,10 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <cstdint>
 #include <limits>
-#include <memory>
-#include <utility>
 
 #include "../../memory/block_cache.hpp"
-#include "../register.hpp"
+#include "../classes.hpp"
 
 namespace quadrat {
 namespace {

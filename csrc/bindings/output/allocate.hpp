@@ -3,14 +3,6 @@
 // DataLoader's worker the tensors of a batch stand on one block of shared memory, so that sending them copies nothing.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-#include <vector>
-
-#include "../../kernels/types.hpp"
 #include "../input/interop.hpp"
 
 namespace quadrat {

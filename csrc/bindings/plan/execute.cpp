@@ -1,10 +1,8 @@
 #include "execute.hpp"
 
 #include <algorithm>
-#include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "../../kernels/flat_rows.hpp"
 #include "../labels/labels.hpp"

@@ -1,13 +1,7 @@
 // A plan carried out: each action is a shape and a write, wherever the output is to go.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
-#include <vector>
-
 #include "../input/columns.hpp"
-#include "../output/allocate.hpp"
 #include "plan.hpp"
 
 namespace quadrat {

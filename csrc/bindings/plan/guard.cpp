@@ -3,7 +3,6 @@
 #include <pybind11/critical_section.h>
 
 #include "../classes.hpp"
-#include "../errors.hpp"
 #include "../input/walk.hpp"
 
 namespace quadrat {

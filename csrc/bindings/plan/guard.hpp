@@ -2,11 +2,7 @@
 // identity, so a fact that no longer holds is seen, and one that merely looks different costs a new decision.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <vector>
 
 #include "../casters.hpp"
 

@@ -8,7 +8,7 @@
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/flat_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
-#include "../input/decode.hpp"
+#include "../input/python_number.hpp"
 #include "execute.hpp"
 
 namespace quadrat {

@@ -1,11 +1,7 @@
 // A plan: what a batch is made of, decided once for all batches of a kind. It is carried out by execute.hpp.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <cstdint>
 #include <tuple>
-#include <vector>
 
 #include "../casters.hpp"
 

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <utility>
-#include <vector>
 
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
-#include "../errors.hpp"
 #include "../input/python_number.hpp"
 #include "../input/table.hpp"
 #include "../input/view.hpp"
 #include "../input/walk.hpp"
-#include "../register.hpp"
 #include "execute.hpp"
 
 namespace quadrat {

@@ -2,18 +2,10 @@
 // arrives after a training step, with cold caches: what counts is the number of objects and functions touched.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <array>
 #include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "../input/columns.hpp"
-#include "../output/allocate.hpp"
 #include "guard.hpp"
 #include "plan.hpp"
 

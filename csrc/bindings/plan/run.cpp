@@ -2,14 +2,10 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
-#include "../input/columns.hpp"
 #include "../input/walk.hpp"
-#include "../register.hpp"
 #include "execute.hpp"
 
 namespace quadrat {
