@@ -33,19 +33,15 @@ _UNLIMITED = 10**20  # tokenizers without a limit have a larger one
 class by_length:  # noqa: N801 - called like `map` and `zip`
     """Batches of rows of similar length, the longest first, each with the numbers of its rows.
 
-    Rows of about the same length are padded together, as many as a token budget allows: few long ones or many short
-    ones. Iterate over the object, as often as you like, for pairs of row numbers, `[rows]` int64, and the batch that
-    the collator makes of these rows. `len()` is the number of batches, and `row_numbers` a list of the rows of each.
-    `restore` puts what you computed of each batch into the order of the rows.
-
-    Batches of other rows or of another width round differently: results agree with those of other batches to
-    floating-point rounding.
+    Rows of about the same length are padded together, as many as a token budget allows. Iterate over the object, as
+    often as you like, for pairs of row numbers, `[rows]` int64, and the batch that the collator makes of these rows.
+    `len()` is the number of batches, and `row_numbers` a list of the rows of each. `restore` puts what you computed of
+    each batch into the order of the rows. Results agree with those of other batches to floating-point rounding.
 
     Args:
-        rows: what can be indexed by row: a `datasets.Dataset` or another dataset with `len` and `[]`, a list of
-            mappings with token ids, columns (a dict, a `pyarrow.Table` or other Arrow data), a `Ragged`; with a
-            tokenizer also a list of texts, or of pairs of texts. These are tokenised once, in their order, and cut at
-            the tokenizer's `model_max_length`.
+        rows: a dataset with `len` and `[]`, a list of mappings with token ids, columns (a dict, a `pyarrow.Table` or
+            other Arrow data), a `Ragged`; with a tokenizer also a list of texts, or of pairs of texts, which are
+            tokenised once and cut at the tokenizer's `model_max_length`.
         collator: makes a batch of rows: a collator of quadrat or transformers, or a function of a list of rows. A
             `Ragged` is given to it as a `Ragged`, and other columns as rows that only quadrat reads without a copy. By
             default a `DataCollatorWithPadding` of the tokenizer.
@@ -57,8 +53,8 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         lengths: `[rows]` integers, by default the `quadrat.lengths` of `column`.
         max_batch_size: the maximum number of rows in a batch; by default as many as the budget allows.
         overlong: for a row longer than `max_tokens`: "alone" makes it a batch of its own, "error" raises ValueError.
-        world_size, rank: the number of processes and the number of this one, each of which gets a share of the
-            batches. All processes have the same number of batches; with few rows, some rows come twice.
+        world_size, rank: the number of processes and the number of this one, each of which gets as many batches; with
+            few rows, some rows come twice.
 
     Raises:
         TypeError: for rows that cannot be indexed, without a collator and a tokenizer, and what `quadrat.lengths`
@@ -136,16 +132,15 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
     def restore(self, outputs: Iterable[Any], *, padding_value: Any = -100) -> Any:
         """Put the outputs of the batches into the order of the rows.
 
-        With several processes, each gives the outputs of its own batches, and gets those of all rows: they are gathered
-        by `torch.distributed`, through host memory.
+        With several processes, each gives its own outputs and gets all, gathered by `torch.distributed` in host memory.
 
         Args:
             outputs: one for each batch, in the order of iteration, all of one structure: an array or a tensor,
                 `[rows, ...]`; a `Ragged`; a list of one item for each row, whatever it is; or a mapping (a
                 `ModelOutput` too) or a tuple of these, nested to any depth.
-            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`. What a
-                model computes for the padding within a batch is not replaced: have it return
-                `quadrat.unpad(values, mask=batch["attention_mask"])`, a `Ragged`, to keep the tokens of each row only.
+            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`.
+                Padding within a batch stays: to keep the tokens of each row only, have the model return
+                `quadrat.unpad(values, mask=batch["attention_mask"])`, a `Ragged`.
 
         Returns:
             The same structure for all rows, `[all rows, ...]`, on the device of the outputs.
@@ -197,10 +192,10 @@ def map_by_length(
     """Call a function with batches of rows of similar length, and return what it returns in the order of the rows.
 
     Rows that can be indexed are planned at once. The result is one object, and a terminal shows a progress bar once
-    this takes more than a second. Other rows (an iterator, a generator, an `IterableDataset`) are read and planned in
-    windows. The result is then an iterator of one item for each row, in order, which holds the rows of one window, so
-    that rows may be endless. If reading a row fails, the rows before it come first. If the function fails or is
-    interrupted, the next call of `next` goes on with the batch in which it did.
+    this takes more than a second. Other rows (an iterator, a generator, an `IterableDataset`), which may be endless,
+    are read and planned in windows. The result is then an iterator of one item for each row, in order. If reading a row
+    fails, the rows before it come first. If the function fails or is interrupted, the next call of `next` goes on with
+    that batch.
 
     Call it within `torch.inference_mode()`, and read an iterator's results there too.
 
@@ -239,11 +234,8 @@ def map_by_length(
             raise TypeError("lengths are those of rows that can be indexed: give list(rows), or no lengths")
         return _InWindows(function, rows, number_below(window, "window", 1 << 62, 1), options, padding_value)
     batches, outputs = by_length(rows, **options), list[Any]()
-    with (
-        NoBar()
-        if batches.rank or len(batches) == 1
-        else progress_bar(sum(map(len, batches.row_numbers)), "rows") as bar
-    ):
+    count = sum(map(len, batches.row_numbers))
+    with NoBar() if batches.rank or len(batches) == 1 else progress_bar(count, "rows") as bar:
         _compute(function, batches, outputs, bar)
     return batches.restore(outputs, padding_value=padding_value)
 
@@ -331,9 +323,8 @@ def _require_processes(world_size: int, rank: int) -> Any:
             "initialised: call torch.distributed.init_process_group first, or leave world_size out"
         )
     if (found := (processes.get_world_size(), processes.get_rank())) != (world_size, rank):
-        raise ValueError(
-            f"world_size={world_size} and rank={rank}, but torch.distributed has {found[0]} and {found[1]}"
-        )
+        known = f"torch.distributed has {found[0]} and {found[1]}"
+        raise ValueError(f"world_size={world_size} and rank={rank}, but {known}")
     return processes
 
 
@@ -358,10 +349,8 @@ def _tokenized(rows: Any, tokenizer: Any) -> Any:
     if isinstance(rows, str):
         raise TypeError("rows are one text: give a list of texts")
     if not _can_be_indexed(rows):
-        raise TypeError(
-            f"a {type(rows).__name__} cannot be indexed by row: give list(rows), or use map_by_length, which reads "
-            "rows in windows"
-        )
+        instead = "give list(rows), or use map_by_length, which reads rows in windows"
+        raise TypeError(f"a {type(rows).__name__} cannot be indexed by row: {instead}")
     if tokenizer is None or not isinstance(rows, Sequence) or not len(rows) or not _is_text(rows[0]):
         return rows
     limited = getattr(tokenizer, "model_max_length", _UNLIMITED) < _UNLIMITED

@@ -22,9 +22,9 @@ _FULL, _WINDOWED = ("full_attention", "attention"), ("sliding_attention", "chunk
 class AttentionCost:
     """The cost of a row in a batch, in tokens: a row of width w costs `w * (1 + w / crossover)`.
 
-    All parts of a model but attention take time in proportion to the tokens of a batch. Attention compares each token
-    with all tokens of its row. Give it, or only the crossover, as `attention` to `TokenBudgetBatchSampler`,
-    `batch_by_tokens` or `BatchedStream`: batches then cost the same time, not only the same tokens.
+    Attention compares each token with all tokens of its row; all else takes time in proportion to the tokens of a
+    batch. Give it, or only the crossover, as `attention` to `TokenBudgetBatchSampler`, `batch_by_tokens` or
+    `BatchedStream`: batches then cost the same time, not only the same tokens.
 
     Attributes:
         crossover: the width, in tokens, at which attention takes as much time as the rest of the model.
@@ -50,11 +50,11 @@ class AttentionCost:
         """The cost for a model of transformers, or for its config.
 
         For a token of a row of width w, a forward pass takes `2 * N + 4 * L * d * w` floating-point operations
-        (Chowdhery et al., "PaLM", 2022, appendix B): N parameters that a token is multiplied with, embeddings left out,
-        and of experts only those that are chosen; L layers; d, the heads times their size. A backward pass takes twice
-        as many. The crossover is `N / (2 * L * d)`, so grouped heads, which have fewer parameters, lower it. Attention
-        that stores its scores (`eager`; `sdpa` with dropout on a CPU) counts four times, which is a rough estimate. A
-        window counts where attention skips what it masks (FlashAttention, FlexAttention).
+        (Chowdhery et al., "PaLM", 2022, appendix B), and a backward pass twice as many: N parameters that a token is
+        multiplied with, embeddings left out, and of experts only those that are chosen; L layers; d, the heads times
+        their size. The crossover is `N / (2 * L * d)`. Attention that stores its scores (`eager`; `sdpa` with dropout
+        on a CPU) counts four times, which is a rough estimate. A window counts where attention skips what it masks
+        (FlashAttention, FlexAttention).
 
         Args:
             model: a model, whose head counts too, or a config.

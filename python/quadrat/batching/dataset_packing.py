@@ -30,8 +30,10 @@ def pack_dataset(
     """Join the rows of a dataset into rows of at most `seq_length` tokens, as `trl.pack_dataset` does.
 
     The rows, their order, their types and the format are those of TRL 1.16 (`trl.data_utils`, after "Fewer Truncations
-    Improve Language Modeling", 2024). `Dataset.map` joins the rows of each of its batches, 1,000 by default, and
-    writes them. TRL is not needed.
+    Improve Language Modeling", 2024), which is not needed. `Dataset.map` joins the rows of each of its batches, 1,000
+    by default, and writes them. Where TRL raises other errors or mixes up tokens: a dataset or a batch without tokens
+    gives no rows; columns may be stored in Arrow in different ways (other chunks, or 64-bit offsets); null lists that
+    cover values in only one column are refused.
 
     Args:
         dataset: a `datasets.Dataset`, `DatasetDict`, `IterableDataset` or `IterableDatasetDict` whose columns are all
@@ -46,17 +48,12 @@ def pack_dataset(
 
     Returns:
         A dataset of the same kind with the same columns and format. With "bfd" and "bfd_split" it also has the column
-        `seq_lengths`: for each row, the list of the lengths that were joined. `DataCollatorWithFlattening` and TRL's
-        collators make `position_ids` from it.
+        `seq_lengths`, of which collators make `position_ids`: for each row, the list of the lengths that were joined.
 
     Raises:
         TypeError: when a column does not hold lists, or `seq_length` is not an int.
         ValueError: for an unknown `strategy`, a `seq_length` below 1, or lists of different lengths in a row.
         KeyError: when the dataset has a column `seq_lengths` and the strategy makes one.
-
-    Three cases differ from TRL, which raises other errors there or mixes up tokens. A dataset or a batch without tokens
-    gives no rows. Columns may be stored in Arrow in different ways (other chunks, or 64-bit offsets). Null lists that
-    cover values in only one column are refused.
 
     Examples:
         >>> import datasets, quadrat

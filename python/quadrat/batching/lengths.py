@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +11,6 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching.trim import LABELS, MASK, in_batches
-from quadrat.batching.weights import weighted
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
@@ -42,22 +39,19 @@ def lengths(
     """Return the number of items in each row of a column: what the row takes in a batch, at least.
 
     A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
-    behind the indices mapping that `select`, `shuffle` and `filter` make. Other datasets are read once, item by item,
-    with a progress bar on a terminal.
-
-    Rows that are stored padded count with their padding, because batches are computed with it. With `trim` they count
-    without: for collators with `trim=True`.
+    behind an indices mapping. Other datasets are read once, item by item, with a progress bar on a terminal.
 
     Args:
         dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
             interface, which needs pyarrow; a `Ragged`; a dict of columns; a list of mappings or of rows; any dataset
             with `len` whose items are mappings, or pairs of a mapping and a label.
         column: the column to measure; not used for data without columns.
-        trim: whether tokens that `attention_mask` masks do not count, on the side where most of them are. Rows without
-            that column, and rows that are masked as a whole, count as they are.
+        trim: for rows that are stored padded, and collators with `trim=True`: tokens that `attention_mask` masks do not
+            count, on the side where most of them are. Rows without that column, and rows that are masked as a whole,
+            count as they are.
         choices: for multiple choice, whose rows are lists of choices: the number of choices times the longest choice.
-        weights: tokens that rows take besides these, such as those of their images: `[rows]` integers, or the name of
-            a column that holds them.
+        weights: tokens that rows take besides these, such as those of their images: `[rows]` integers, or the name of a
+            column that holds them.
 
     Returns:
         `[rows]` int64, in items (tokens, for a column of token ids).
@@ -96,14 +90,21 @@ def lengths(
     return _of_other(dataset, column)
 
 
+def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
+    """Lengths and weights together. A part has the weights of some rows. Raises TypeError or ValueError."""
+    each = [as_lengths(part if hasattr(part, "dtype") else np.asarray(part), "weights") for (part,) in parts]
+    weights: IntArray = np.concatenate([found[:0], *each])
+    if len(weights) != len(found):
+        raise ValueError(f"there are {len(weights)} weights for {len(found)} rows")
+    return found + weights
+
+
 def lengths_of(given: Any) -> IntArray:
     """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
     if not hasattr(given, "dtype"):
-        is_list = isinstance(given, (list, tuple))
-        rows = given[:1] if is_list else getattr(given, "column_names", None)
-        if isinstance(given, Mapping) or (
-            isinstance(rows[0], (Mapping, list, tuple)) if is_list and rows else bool(rows)
-        ):
+        rows = given[:1] if isinstance(given, (list, tuple)) else ()
+        named = isinstance(given, Mapping) or getattr(given, "column_names", None)
+        if named or (rows and isinstance(rows[0], (Mapping, list, tuple))):
             return lengths(given)
     return as_lengths(given)
 
@@ -159,9 +160,7 @@ def measure(
 
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
-    """True if `len(row[column])` for each row of a dataset is what `lengths` reads from Arrow: its rows are there, are
-    mappings with this column, and nobody has changed how they are read.
-    """
+    """True if `lengths` reads from Arrow what `len(row[column])` is for each row of a dataset, which has some."""
     datasets = sys.modules.get("datasets")
     if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset) or _reads_its_own_way(dataset):
         return False
@@ -370,7 +369,7 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
     """The items of a dataset, many at a time, with a progress bar on a terminal, once it has taken a while."""
     with progress_bar(count, "lengths") as bar:
         for first in range(0, count, _ITEMS):
-            items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
+            items = [dataset[row] for row in range(first, min(first + _ITEMS, count))]
             yield items
             bar.update(len(items))
 

@@ -43,8 +43,8 @@ def plan_packs(
         strategy: which pack a row goes into.
 
             - "best_fit": the longest row first, into the pack with the least room for it (best-fit decreasing; Johnson,
-              "Near-optimal bin packing algorithms", 1973). For up to 65,536 rows, the packs of "first_fit" are returned
-              if they are fewer, which is rare.
+              "Near-optimal bin packing algorithms", 1973). Up to 65,536 rows are packed by "first_fit" if that takes
+              fewer packs, which is rare.
             - "first_fit": the longest row first, into the first pack with room for it (first-fit decreasing).
             - "in_order": rows stay in their order. A pack is closed when the next row does not fit (next fit).
         overlong: what happens to a row longer than `max_length`.
@@ -55,20 +55,19 @@ def plan_packs(
               each piece, and its n-th appearance in `values` (from 0) is the piece that begins at token
               `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
         counts: `[rows]` integers, a second size of each row, such as the number of its images. Of the packs with the
-            least room for the tokens of a row, "best_fit" then takes one with the least room for the counts. Of rows
-            of equal length, those with the largest counts come first.
+            least room for the tokens of a row, "best_fit" then takes one with the least room for the counts. Of rows of
+            equal length, those with the largest counts come first.
         max_count: the maximum sum of counts in a pack.
 
     Returns:
         A `Ragged` of int64 row numbers, one row per pack, a tensor on the device of `lengths` if that is a tensor,
-        otherwise a NumPy array. Each row appears once, unless it is split. The rows of a pack are in the order in which
-        they were placed.
+        otherwise a NumPy array. Each row appears once, unless it is split, in the order in which rows were placed.
 
     Raises:
         TypeError: when `lengths` are not a 1-D array of integers, or `max_length` is not an int.
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
-            `max_length` below 1; for an unknown `strategy` or `overlong`; for a count above `max_count`, for one of
-            the two without the other, and for both with "first_fit" or "split".
+            `max_length` below 1; for an unknown `strategy` or `overlong`; for a count above `max_count`, for one of the
+            two without the other, and for both with "first_fit" or "split".
 
     Examples:
         >>> import quadrat
@@ -177,15 +176,7 @@ class Packing(NamedTuple):
 
 
 def piece_starts(packs: Ragged, max_length: int) -> IntArray:
-    """The token at which each piece in `packs` begins, if `plan_packs` split rows with `overlong="split"`.
-
-    Args:
-        packs: the result of `plan_packs`.
-        max_length: the `max_length` that `plan_packs` got.
-
-    Returns:
-        `[pieces]` int64, one for each element of `packs.values`: 0 for rows that are not split.
-    """
+    """The token at which each piece in `packs` begins, `[pieces]` int64; `max_length`: that of `plan_packs`."""
     rows = as_numpy(packs.values, "packs")
     order = np.argsort(rows, kind="stable")
     places = np.arange(len(rows))

@@ -31,13 +31,11 @@ class _Own(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc,name-defined]
-    """Row numbers in an order that puts rows of about the same length together: the sampler of Trainer's
-    `group_by_length`.
+    """Row numbers in an order that puts rows of about the same length together, for Trainer's `group_by_length`.
 
     The indices are those of transformers for the same generator: a random permutation, sorted from long to short within
-    megabatches of (at most) 50 batches, the longest row first. Lengths of a `datasets.Dataset` come from Arrow without
-    reading the tokens, and the sort is compiled. If the result might differ from transformers (lengths that are not
-    integers, a dataset class that overrides reading), the code of transformers is used.
+    megabatches of (at most) 50 batches, the longest row first. Lengths of a `datasets.Dataset` come from Arrow. If the
+    result might differ (lengths that are not integers, a dataset class that overrides reading), transformers makes it.
 
     Args:
         batch_size: rows in a batch; with gradient accumulation, in all batches of a step.

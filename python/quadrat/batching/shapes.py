@@ -116,14 +116,13 @@ def plan_shapes(
 ) -> ShapePlan:
     """Choose at most `shapes` shapes for batches, which together compute the fewest tokens.
 
-    `torch.compile`, CUDA graphs and accelerators work once per shape. With a few shapes they work a few times, and
-    batches have little padding. `TokenBudgetBatchSampler` and `BatchedStream` take the plan and choose the rows, and
-    `FixedShapes` fills each batch to its shape.
+    `torch.compile`, CUDA graphs and accelerators work once per shape. `TokenBudgetBatchSampler` and `BatchedStream`
+    take the plan and choose the rows, and `FixedShapes` fills each batch to its shape.
 
     A batch of width w has `max_tokens // w` rows, and a row goes to the least width that it fits. So of n rows, a width
     of r rows a batch computes `ceil(n / r) * r * w` tokens. The plan has the smallest sum of all plans whose widths are
-    lengths of rows, rounded up to `pad_to_multiple_of`. It takes milliseconds for a thousand different widths and a few
-    shapes, and seconds for thousands of both.
+    lengths of rows, rounded up to `pad_to_multiple_of`. It takes milliseconds for a thousand widths, and seconds for
+    thousands of widths and shapes.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are

@@ -92,12 +92,10 @@ def usual_sampler(
 class TokenBudgetBatchSampler(Resumable, _Base):
     """Batches of row numbers, each of which costs at most `max_tokens`.
 
-    Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up: many short
-    rows, or few long ones. The batches of an epoch depend only on the arguments and the epoch. Each rank plans all of
-    them and takes its share: no rank waits for another.
-
-    Each rank has the same number of batches, and the batches of one step cost about the same. Each row is in exactly
-    one batch of an epoch, with two exceptions:
+    Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up. The batches of
+    an epoch depend only on the arguments and the epoch: each rank plans all of them and takes its share. Each rank has
+    the same number of batches, those of one step cost about the same, and each row is in exactly one batch of an epoch,
+    with two exceptions:
 
     - If there are too few batches to fill the last step, some are split. If no batch is left with two rows, the
       cheapest batches, at most `world_size - 1` rows, are repeated.

@@ -24,8 +24,8 @@ _COUNTED = "labels of masked tokens are not -100: they count in the loss, and tr
 def in_batches(parts: Iterable[Sequence[Any]], *, choices: bool) -> IntArray:
     """The tokens that each row takes in a batch: with all its choices, and without the padding that is stored with it.
 
-    Each part has rows, and with them their masks and labels if padding is to be left out: lists, or Arrow arrays of
-    lists, or None. Raises TypeError for rows that do not hold numbers, and ValueError where these do not fit.
+    Each part has rows, and with them their masks and labels if padding is to be left out: lists, Arrow arrays of lists,
+    or None. Raises TypeError for rows that do not hold numbers, and ValueError where these do not fit.
     """
     found, counts, first = [np.empty((3, 0), np.int64)], [np.empty(0, np.int64)], 0
     for columns in parts:
@@ -109,8 +109,8 @@ def span_of(mask: Any, multiple_of: int | None = None) -> slice:
 def trimmed(batch: Any, multiple_of: int | None = None, apart: Iterable[str] = ()) -> Any:
     """The batch, whose outputs lose the columns at the sides that are masked in every row.
 
-    The width stays a multiple of `multiple_of`. `apart`: outputs whose columns are not those of the tokens; those of a
-    decoder are not either. A batch without a mask stays as it is, and one in which labels of such columns count.
+    The width stays a multiple of `multiple_of`. `apart`: outputs whose columns are not those of the tokens. A batch
+    without a mask stays as it is, and one in which labels of such columns count.
     """
     mask = batch.get(MASK) if isinstance(batch, MutableMapping) else None
     shape = shape_of(mask)

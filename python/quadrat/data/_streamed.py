@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat.batching._epoch import Resumable
-from quadrat.batching.lengths import lengths, measure, parts_of
+from quadrat.batching.lengths import lengths, measure, parts_of, weighted
 from quadrat.batching.packing import pieces_of, require_choice
-from quadrat.batching.weights import weighted
 from quadrat.data._grouped import columns_of, with_columns
 from quadrat.data._share import Reader, Share, here, require_rows
 from quadrat.input.items import Pieces

@@ -16,10 +16,9 @@ from quadrat.support.arrays import as_numpy
 class BatchedDataset(GroupedDataset):
     """A map-style dataset whose item `i` holds the rows of batch `i` of a batch sampler.
 
-    With it, code that takes a dataset and a batch size can use batches of any size: give the DataLoader `batch_size=1`,
-    or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch from the item's
-    rows. For another collate function write `lambda items: collate(items[0])`. Rows of a `datasets.Dataset` stay in
-    Arrow until they become tensors. Trainer shuffles the items, and accelerate distributes them to processes.
+    Give the DataLoader `batch_size=1`, or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators,
+    which makes the batch from the item's rows; for another collate function write `lambda items: collate(items[0])`.
+    Rows of a `datasets.Dataset` stay in Arrow until they become tensors.
 
         sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
         Trainer(
@@ -29,17 +28,15 @@ class BatchedDataset(GroupedDataset):
             callbacks=[quadrat.SetEpochCallback()],
         )
 
-    The callback sets the dataset's epoch. accelerate does so too, but not with several processes and not in an epoch
-    that is resumed in the middle: without the callback, batches are then those of epoch 0, and some rows come twice.
-
-    With several processes, give the sampler `world_size` (the number of processes) and `rank=None`: then each process
-    gets the same number of batches.
+    The callback sets the dataset's epoch, which accelerate does not do with several processes or in an epoch that is
+    resumed in the middle: batches would be those of epoch 0, and some rows come twice.
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
         sampler: a `TokenBudgetBatchSampler`, which gives the batches of each epoch; or the same batches for all epochs:
             a `Ragged` of row numbers, as `quadrat.batching.plan_packs` returns it, or lists of row numbers, which are
-            read once.
+            read once. With several processes, give the sampler `world_size` and `rank=None`, for as many batches in
+            each.
         columns: the columns to keep; by default all. Trainer does not remove columns from batches.
 
     Raises:

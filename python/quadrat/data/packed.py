@@ -27,8 +27,6 @@ class PackedDataset(GroupedDataset):
       in `position_ids`, `cu_seq_lens_q` and `seq_idx`; rows without tokens are left out.
     - The others pad each pack like a row; `pad_values={"seq_lengths": 0}` pads the lengths too.
 
-    With `shuffle`, the choice of rows for each pack and the order of packs depend only on `seed` and the epoch.
-
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]` whose items are mappings, or a list of them.
         max_length: the maximum number of tokens in a pack.
@@ -38,8 +36,8 @@ class PackedDataset(GroupedDataset):
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.
         lengths: `[rows]` integers, the lengths if they are known; by default `quadrat.lengths(dataset, column)`.
-        shuffle: whether rows of equal length are exchanged at random, and packs are in random order. The number of
-            packs is the same in each epoch.
+        shuffle: whether rows of equal length are exchanged at random, and packs are in random order, which depend on
+            `seed` and the epoch alone. The number of packs is the same in each epoch.
         seed: from 0 to `2**64 - 1`.
         counts, max_count: a second limit of a pack, see `quadrat.batching.plan_packs`.
 

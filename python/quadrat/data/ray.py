@@ -31,16 +31,15 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
 
     The batch is a plain dict of what the collator makes, which Ray moves to the device if all of it is tensors; with
     `deferred=True` it is still made on the CPU, because Ray reads its tensors. Columns of tokens may be lists or
-    one-dimensional NumPy arrays, of equal or different lengths. Tensors of more dimensions, for example images, reach
-    the collator as nested lists.
+    one-dimensional NumPy arrays. Tensors of more dimensions, for example images, reach the collator as nested lists.
 
-    Ray calls it from `prefetch_batches` threads, and it calls the collator from one thread at a time. With more than
-    one thread, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
+    Ray calls it from `prefetch_batches` threads, and it calls the collator from one thread at a time. With several
+    threads, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
 
     Args:
         collator: one of quadrat's collators, or any callable that takes a `pyarrow.Table`.
-        columns: the columns to give it, in this order; by default all of them. Leave out texts and other columns that
-            the model does not take.
+        columns: the columns to give it, in this order; by default all. Leave out texts and what the model does not
+            take.
 
     Raises:
         TypeError: when `collator` cannot be called or is one of transformers', or `columns` is one name.
@@ -87,10 +86,9 @@ class PackBlocks:
         packed = dataset.map_batches(PackBlocks(4096), batch_format="pyarrow", batch_size=2048)
         packed.iter_torch_batches(batch_size=8, collate_fn=CollateFn(DataCollatorWithFlattening()))
 
-    Each batch is packed by itself, and its last pack is rarely full. With a `batch_size` that makes hundreds of packs,
-    this wastes less than 1 %. A row of the result is a pack: each column joined to one list with the same type of
-    values, and `seq_lengths`, the length of each row in the pack. With that column, quadrat's collators without padding
-    keep the rows apart.
+    Each batch is packed by itself. With a `batch_size` that makes hundreds of packs, the last pack of each wastes less
+    than 1 %. A row of the result is a pack: each column joined to one list with the same type of values, and
+    `seq_lengths`, the length of each row in the pack, by which quadrat's collators without padding keep the rows apart.
 
     Args:
         max_length: the maximum number of tokens in a pack.

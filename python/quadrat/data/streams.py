@@ -23,9 +23,9 @@ from quadrat.support.arrays import IntArray
 class BatchedStream(StreamedDataset):
     """An iterable dataset whose items are whole batches of a stream's rows, each of which costs at most `max_tokens`.
 
-    It does for a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` does for a dataset that can be indexed
-    by row. A window of rows is held in memory and put into batches. The least-full batch of a window is held back: its
-    rows go into the next window. A row is held back at most once, and is in exactly one batch of an epoch.
+    A window of rows is held in memory and put into batches as by a `TokenBudgetBatchSampler`. The least-full batch of a
+    window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one batch
+    of an epoch.
 
     Items are lists of rows, and quadrat's collators make the batch of one item. Rows that a `datasets.IterableDataset`
     has in Arrow stay there until one of the item is read:
@@ -33,18 +33,16 @@ class BatchedStream(StreamedDataset):
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
 
-    Worker processes and ranks each read their own rows, and the batches depend on how many there are. A
-    `datasets.IterableDataset` shards itself (`split_dataset_by_node`): give it as many shards as workers and ranks, or
-    some workers have nothing to do. For other datasets, each process reads all rows and keeps every n-th.
+    Worker processes and ranks each read their own rows, and the batches depend on how many there are: the shards of a
+    `datasets.IterableDataset`, of which there should be as many, or every n-th row of another dataset.
 
-    Ranks may have different numbers of batches, and DistributedDataParallel waits for all: use its `join` context, stop
-    after a number of steps that all ranks have, or use `TokenBudgetBatchSampler`. With accelerate and Trainer, leave
-    `world_size=1` and set `dispatch_batches=False`
+    Ranks may have different numbers of batches: use the `join` context of DistributedDataParallel, or stop after steps
+    that all ranks have. With accelerate and Trainer, leave `world_size=1` and set `dispatch_batches=False`
     (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): each rank then reads the whole stream and
     takes batches in turn, and the last step repeats some if there are too few.
 
-    Resuming is exact, and as fast as the dataset's own `state_dict` if it is a `datasets.IterableDataset` without a
-    shuffle buffer. Otherwise all rows up to that position are read again.
+    Resuming is exact. Rows up to that position are read again, but for a `datasets.IterableDataset` without shuffle
+    buffer.
 
     Args:
         dataset: a `datasets.IterableDataset`, a torch `IterableDataset`, any iterable of mappings that can be read
@@ -151,8 +149,7 @@ class PackedStream(StreamedDataset):
 
     Its items are those of `PackedDataset`. A window of rows is held in memory and packed. The least-full pack of a
     window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one pack
-    of an epoch, like each piece with `overlong="split"`. With the default window and lognormal lengths, of which 4 to 9
-    fill a pack, packs are 99.8 to 99.9 % full, and those of a whole dataset 99.9 to 99.97 %.
+    of an epoch, like each piece with `overlong="split"`.
 
         DataLoader(stream, batch_size=8, collate_fn=quadrat.DataCollatorWithFlattening())
 
