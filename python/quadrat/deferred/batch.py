@@ -237,7 +237,7 @@ class DeferredBatch(Mapping[str, Any]):
             flags = (words == _core.WORDS.NONE).view(np.uint8)
         places = RowBounds(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
         keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
-        return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)
+        return labels_on_cpu(options, ids, places, special_ids, (keys, flags, None))
 
 
 class _DeferredEncoding(DeferredBatch):

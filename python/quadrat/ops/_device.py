@@ -15,7 +15,7 @@ from quadrat.ragged import Ragged
 from quadrat.support import gpu
 from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.kinds import BOOL, INT64, KINDS, kind_of, torch_dtype
+from quadrat.support.kinds import BOOL, KINDS, kind_of
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import on_gpu
 
@@ -63,32 +63,25 @@ def column_of(
 ) -> PadColumn:
     """A column for a launch: `values`, `[total, ...]`, to `out`, `[rows, width, ...]`; without, an attention mask."""
     item, inner = out.element_size(), math.prod(out.shape[2:])
-    # Without an address it would be a mask; nothing is read of values that are empty.
-    source = (0, 0) if values is None else _source_of(values, offsets)
-    one = bits_of_padding(True, out) if values is None else 0
+    source, one = ((0, 0), bits_of_padding(True, out)) if values is None else (_source_of(values, offsets), 0)
     return PadColumn(*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out))
 
 
 def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
+    # Without an address it would be a mask; nothing is read of values that are empty.
     return (address_of(values), len(values)) if values.numel() else (address_of(offsets), 0)
-
-
-def int64(offsets: torch.Tensor) -> torch.Tensor:
-    if offsets.dtype == torch_dtype(INT64) and offsets.is_contiguous():
-        return offsets
-    return offsets.detach().long().contiguous()
 
 
 def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, padding_value: Any) -> torch.Tensor:
     """`[rows, width, ...]`; rows are cut to the width."""
-    values, offsets, fill = dense(values, "values"), int64(offsets), bits_of_padding(padding_value, values)
+    values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
 
 
 def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, left: bool) -> torch.Tensor:
-    offsets = int64(offsets)
+    offsets = offsets.long().contiguous()
     out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
     gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
     return out
@@ -96,7 +89,7 @@ def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, lef
 
 def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool) -> torch.Tensor:
     """`[total, ...]`: row i at offsets[i], its first `width` tokens if it is longer; zeros elsewhere."""
-    padded, offsets = dense(padded, "padded"), int64(offsets)
+    padded, offsets = dense(padded, "padded"), offsets.long().contiguous()
     rows, width = padded.shape[:2]
     out = padded.new_empty((total, *padded.shape[2:]))
     if not rows:
@@ -113,7 +106,7 @@ def flatten(
     """Values, position_ids, seq_idx and cu_seqlens of a flat batch of `total` tokens; padding follows the last row."""
     import torch
 
-    values, offsets, fill = dense(values, "values"), int64(offsets), bits_of_padding(padding_value, values)
+    values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     rows = len(offsets) - 1
     out = values.new_empty((total, *values.shape[1:]))
     positions = offsets.new_empty(total)

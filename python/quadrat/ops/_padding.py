@@ -13,11 +13,11 @@ from quadrat.ops import _device
 from quadrat.ragged import source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource, raise_failure
-from quadrat.support import kinds, memory, tensors
+from quadrat.support import tensors
 from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, require_own_dtype, room_like
 from quadrat.support.columns import explain
-from quadrat.support.kinds import KINDS, Framework, framework_of
-from quadrat.support.memory import address_of
+from quadrat.support.kinds import KINDS, WIDEST, Framework, framework_of, kind_of
+from quadrat.support.memory import address_of, empty
 
 Side = Literal["right", "left"]
 Output = tuple[Any, Framework | None]  # `dtype` and `return_tensors`
@@ -48,11 +48,10 @@ def pad_here(
     source = source_of(rows)
     framework, kind, fill = output_of(source, output, padding_value)
     width = padded_length(source.longest, *sizes)
-    out, address = memory.empty(framework, (len(source), width, *source.trailing), kind)
-    failure = source.columns.pad(0, address, kind, width, is_left(padding_side), fill)
-    if failure is not None and failure[1] < 0:
-        raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
-    if failure is not None:
+    out, address = empty(framework, (len(source), width, *source.trailing), kind)
+    if (failure := source.columns.pad(0, address, kind, width, is_left(padding_side), fill)) is not None:
+        if failure[1] < 0:
+            raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
         raise_failure(failure)
     return out if source.own is None else out.view(source.own.dtype)
 
@@ -63,7 +62,7 @@ def output_of(source: RowSource, output: Output, padding_value: Any) -> tuple[Fr
     if source.own is not None:
         require_own_dtype(source.own, dtype, return_tensors)
         return source.framework, source.kind, carried(padding_value, source.own)
-    kind = source.kind if dtype is None else kinds.kind_of(dtype)
+    kind = source.kind if dtype is None else kind_of(dtype)
     return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
 
@@ -100,7 +99,7 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
         width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
     if width < tokens:
         raise ValueError(f"max_length={max_length} is below the longest row: row {row} has {tokens} tokens")
-    if width > kinds.WIDEST:
+    if width > WIDEST:
         asked = f"max_length is {max_length}, pad_to_multiple_of {pad_to_multiple_of}"
         raise ValueError(f"no memory holds rows of {width} tokens: {asked}")
     return width

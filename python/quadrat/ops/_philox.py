@@ -10,8 +10,6 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ops._padding import whole
-from quadrat.ragged.offsets import offsets_like
-from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy
 from quadrat.support.columns import explain
 from quadrat.support.kinds import INT64
@@ -19,8 +17,6 @@ from quadrat.support.memory import address_of, empty
 from quadrat.support.tensors import is_tensor
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-
-_SEEDS, _EPOCHS, _KEYS = 1 << 64, 1 << 32, 1 << 64
 
 
 class PhiloxOptions(NamedTuple):
@@ -47,11 +43,11 @@ class RowBounds(NamedTuple):
 
 def seed_of(seed: Any) -> int:
     """The seed as Philox takes it; None is 0. Raises TypeError or ValueError."""
-    return 0 if seed is None else number_below(seed, "seed", _SEEDS)
+    return 0 if seed is None else number_below(seed, "seed", 1 << 64)
 
 
 def epoch_of(epoch: Any) -> int:
-    return number_below(epoch, "epoch", _EPOCHS)
+    return number_below(epoch, "epoch", 1 << 32)
 
 
 def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
@@ -71,7 +67,7 @@ def keys_of(values: Any, rows: int) -> Numbers:
         numbers = []
         for row, value in enumerate(values):
             try:
-                numbers.append(operator.index(value) % _KEYS)
+                numbers.append(operator.index(value) % 2**64)
             except TypeError:
                 raise TypeError(f"row {row} has the key {value!r}: row keys are integers, one for each row") from None
         values = np.array(numbers, np.uint64)
@@ -84,53 +80,23 @@ def keys_of(values: Any, rows: int) -> Numbers:
 
 
 def labels_on_cpu(
-    options: PhiloxOptions, ids: Any, places: RowBounds, *, special_ids: list[int], keys: Any, flags: Any, pairs: Any
+    options: PhiloxOptions, ids: Any, places: RowBounds, special_ids: list[int], known: tuple[Any, Any, Any]
 ) -> Any:
-    """Mask `ids`, contiguous int64, in place; returns the labels.
+    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError.
 
-    special_ids: never masked, unless there are flags: a byte a token, not 0 for special ones. keys: `[rows]` uint64.
-    pairs: offsets, int64. Each may be None but `special_ids`. Raises ValueError.
+    special_ids: never masked, unless there are flags. known: keys, `[rows]` uint64; flags, a byte a token, not 0 for
+    special ones; and pairs, offsets, int64. Each of them may be None.
     """
-    labeller = _core.PhiloxLabels(options, special_ids)
-    labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
+    labeller, shape = _core.PhiloxLabels(options, special_ids), tuple(ids.shape)
+    labels, address = empty("pt" if is_tensor(ids) else "np", shape, INT64)
     lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
     count = places.width if places.flat else places.rows * places.width
-    if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (places.rows,)):
-        shape = tuple(ids.shape)
+    if math.prod(shape) != count or (lengths is not None and lengths.shape != (places.rows,)):
         raise ValueError(f"input_ids of shape {shape} do not match {places.rows} rows and lengths in {count} places")
-    known = [0 if one is None else address_of(one) for one in (lengths, keys, flags, pairs)]
+    addresses = [0 if one is None else address_of(one) for one in (lengths, *known)]
     layout = places.rows, places.width, places.left, places.flat
-    if (failure := labeller.write(address_of(ids), address, *layout, *known)) is not None:
+    if (failure := labeller.write(address_of(ids), address, *layout, *addresses)) is not None:
         raise ValueError(f"{explain(failure)}; the batch has {places.width} places for a row")
-    return labels
-
-
-def labels_on_gpu(
-    options: PhiloxOptions, ids: Any, places: RowBounds, *, special_ids: list[int], keys: Any, words: Any
-) -> Any:
-    """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it; a row longer than the width is cut.
-
-    words: a byte a token there, see csrc/kernels/mask_tokens.hpp, or None: then `special_ids` count. keys: int64.
-    """
-    import torch
-
-    device, count = ids.device, ids.numel()
-    if places.lengths is None:
-        offsets = torch.arange(places.rows + 1, device=device) * places.width
-    else:
-        offsets, _ = offsets_like(ids, places.lengths)
-    layout = address_of(offsets), places.rows, places.width, places.left, places.flat
-    if keys is None:
-        keys = torch.empty(places.rows, dtype=torch.int64, device=device)
-        gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
-    kinds = 0 if words is None else address_of(words)
-    special = 0, 0
-    if words is None and special_ids:
-        members = torch.from_numpy(bits_of_ids(special_ids)).to(device)
-        special = address_of(members), len(members)
-    labels = torch.empty_like(ids)
-    outputs = address_of(ids), address_of(labels), count
-    gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *special, *outputs)
     return labels
 
 

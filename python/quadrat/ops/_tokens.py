@@ -7,7 +7,6 @@ import math
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.ops import _device
 from quadrat.support import gpu, tensors
 from quadrat.support.arrays import bytes_per_token, dense, room_like
 from quadrat.support.columns import explain
@@ -113,7 +112,7 @@ def _room(like: Any, *shape: int) -> Any:
 
 def take_here(values: Any, indices: Any, lead: int) -> Any:
     """`[count, ...]`, without a gradient: tokens by number in `lead` dimensions. Raises IndexError, on a CPU."""
-    values, indices = dense(values, "values"), _device.int64(indices)
+    values, indices = dense(values, "values"), indices.long().contiguous()
     out = _room(values, len(indices), *values.shape[lead:])
     _take(values, math.prod(values.shape[:lead]), bytes_per_token(values, lead), indices, out)
     return out
@@ -129,7 +128,7 @@ def _take(values: Any, size: int, token: int, indices: Any, out: Any) -> None:
 
 def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     """`[*shape, ...]`, without a gradient: tokens at these numbers, zeros elsewhere. Raises IndexError, on a CPU."""
-    values, indices = dense(values, "values"), _device.int64(indices)
+    values, indices = dense(values, "values"), indices.long().contiguous()
     if len(values) != len(indices):
         raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")
     size, token = math.prod(shape), bytes_per_token(values, 1)

@@ -27,8 +27,7 @@ class Aligned(NamedTuple):
 
     Attributes:
         values: `[total, ...]`; in a result of `quadrat.varlen.align`, a tuple with one for each column.
-        position_ids: `[total]` int64, the position of each token in its sequence; continues through the padding, or is
-            0 there.
+        position_ids: `[total]` int64, in each sequence; they continue through its padding, or are 0 there.
         seq_idx: `[total]` int32, the number of each token's sequence; -1 in the padding.
         cu_seqlens: `[sequences + 1]` int32, the cumulative lengths of the sequences without padding.
         max_length: the length of the longest sequence, without padding.
@@ -60,11 +59,11 @@ def align(
 
     Args:
         cu_seqlens: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one ends.
-        *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device; they may have a
-            gradient. Columns on a GPU need a `cu_seqlens` there, and the call synchronises once.
+        *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device, with a gradient or
+            without. Columns on a GPU need a `cu_seqlens` there, and the call synchronises once.
         pad_to_multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
         total_length: the length of the result, for static shapes, a multiple of `pad_to_multiple_of`. The last sequence
-            gets the padding that is needed.
+            gets the padding.
         padding_value: the value of the padding, or a list with one for each column.
         position_ids_start: the position of the first token of each sequence.
         continue_positions: whether positions continue through the padding, so that code that detects sequences by
@@ -77,7 +76,7 @@ def align(
         TypeError: when a column or `cu_seqlens` is not an array, or an option is not a number.
         OverflowError: when a padding value does not fit its column's dtype, or the total does not fit int32.
         ValueError: when `cu_seqlens` decreases or exceeds a column; when `pad_to_multiple_of` is not positive; when
-            `total_length` is not a multiple of it, is less than the sequences need, or there is not a sequence to pad.
+            `total_length` is not a multiple of it, or less than the sequences need, or there is not a sequence to pad.
 
     Examples:
         >>> import quadrat, numpy
@@ -98,11 +97,10 @@ def align(
         require_array(column, f"column {number}")
     start = whole(position_ids_start, "position_ids_start")
     how = Placement(pad_to_multiple_of, total_length, start, bool(continue_positions))
-    if on_gpu(cu_seqlens) or any(on_gpu(column) for column in columns):
+    if on_gpu(cu_seqlens) or any(map(on_gpu, columns)):
         require_offsets(cu_seqlens)
         return align_on_device(cu_seqlens, columns, how, fills)
-    first = columns[0] if columns else cu_seqlens
-    framework: Framework = "pt" if is_tensor(first) else "np"
+    framework: Framework = "pt" if is_tensor((*columns, cu_seqlens)[0]) else "np"
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
@@ -144,13 +142,8 @@ class Placement(NamedTuple):
         """The layout of rows of these lengths, `tokens` in all, on the CPU. Raises ValueError and OverflowError."""
         align_to = min(self.align_to, _INT32)  # what takes more is refused, and does not overflow meanwhile
         needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
-        return col.BatchLayout(
-            start=self.start,
-            align_to=align_to,
-            total=self.total(needed, len(lengths)),
-            continue_positions=self.continues,
-            batched=False,
-        )
+        start, total, goes_on = self.start, self.total(needed, len(lengths)), self.continues
+        return col.BatchLayout(start=start, align_to=align_to, total=total, continue_positions=goes_on, batched=False)
 
 
 # The outputs that tell rows apart, and the further ones of rows that are padded one by one.
@@ -179,7 +172,7 @@ def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
 def run_flat(
     columns: _core.Columns, steps: Sequence[col.Step], framework: Framework, layout: col.BatchLayout, fills: Any = None
 ) -> dict[str, Any]:
-    """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
+    """The outputs, `[total]` each, of steps for joined rows. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
         kinds.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
     made = columns.run(tuple(steps), fills or {}, memory.interop(), framework == "pt", layout)

@@ -13,10 +13,10 @@ from quadrat.ops import _device
 from quadrat.ops._padding import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
-from quadrat.support import kinds, memory, tensors
+from quadrat.support import tensors
 from quadrat.support.arrays import Array
-from quadrat.support.kinds import INT64, Framework, framework_of
-from quadrat.support.memory import address_of
+from quadrat.support.kinds import INT64, Framework, framework_of, kind_of, torch_dtype
+from quadrat.support.memory import address_of, empty
 from quadrat.support.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def attention_mask(
 
     Args:
         rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
-        padding_side: where the padding is, "right" or "left".
-        max_length: the padded length, in tokens; by default that of the longest row.
-        pad_to_multiple_of: round the padded length up to a multiple of this.
+        padding_side, max_length, pad_to_multiple_of: as for `pad`.
         dtype: the dtype of the mask; by default int64.
         return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
 
@@ -74,7 +72,7 @@ def attention_mask(
         tensor([[0, 1, 1, 1],
                 [0, 0, 0, 1]])
     """
-    kind = INT64 if dtype is None else kinds.kind_of(dtype)
+    kind = INT64 if dtype is None else kind_of(dtype)
     ragged, lengths = _device.rows_on_gpu(rows), cast("Any", rows)
     if ragged is None and tensors.on_gpu(rows):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
@@ -86,12 +84,12 @@ def attention_mask(
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
         known = max_length is None or ragged._facts is not None
         width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
-        return _device.attention_mask(ragged.offsets, width, kinds.torch_dtype(kind), left=is_left(padding_side))
+        return _device.attention_mask(ragged.offsets, width, torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count)
     width = padded_length(facts.longest, max_length, pad_to_multiple_of)
-    out, address = memory.empty(framework, (count, width), kind)
+    out, address = empty(framework, (count, width), kind)
     columns.attention_mask(0, address, kind, width, is_left(padding_side))
     return out
 

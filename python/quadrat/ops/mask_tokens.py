@@ -13,7 +13,8 @@ from quadrat import _core
 from quadrat.ops import _philox as philox
 from quadrat.ops._padding import Side, is_left
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import as_lengths
+from quadrat.ragged.offsets import as_lengths, offsets_like
+from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy, require_plain
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.kinds import INT64, Framework
@@ -178,37 +179,45 @@ def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.Philox
     if places.lengths is not None:
         places = places._replace(lengths=as_lengths(places.lengths))
     masked = _copy(input_ids)
-    shape = tuple(masked.shape)
     special, offsets, keys, special_ids = given
     keys = None if keys is None else philox.keys_of(keys, places.rows)
-    flags = None if special is None else _flags(special, shape)
-    pairs = None if offsets is None else _pairs(offsets, shape)
-    labels = philox.labels_on_cpu(
-        options, masked, places, special_ids=list(special_ids), keys=keys, flags=flags, pairs=pairs
-    )
-    return MaskedTokens(masked, labels)
+    known = keys, *_flags_and_pairs(special, offsets, tuple(masked.shape))
+    return MaskedTokens(masked, philox.labels_on_cpu(options, masked, places, list(special_ids), known))
 
 
 def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+    """As `mask_places`, without waiting for the GPU; a row longer than the width is cut."""
     import torch
 
     special, offsets, keys, special_ids = given
     if offsets is not None:
         raise ValueError("whole words are masked on the CPU only: give no offset_mapping with CUDA tensors")
     masked = _int64_copy(input_ids)
-    words = None
+    device, words = masked.device, None
     if special is not None:
-        there = is_tensor(special) and special.device == masked.device
+        there = is_tensor(special) and special.device == device
         if not there or special.shape != masked.shape or special.is_floating_point():
-            raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {masked.device}")
+            raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {device}")
         words = torch.where(special != 0, _core.WORDS.NONE, _core.WORDS.BEGINS).to(torch.uint8).contiguous()
-    if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
-        keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
-    elif keys is not None:
-        if tuple(keys.shape) != (places.rows,) or keys.dtype.is_floating_point or keys.dtype == torch.bool:
-            raise ValueError(f"there must be one integer row key for each of {places.rows} rows")
-        keys = keys.to(torch.int64).contiguous()
-    labels = philox.labels_on_gpu(options, masked, places, special_ids=list(special_ids), keys=keys, words=words)
+    if places.lengths is None:
+        bounds = torch.arange(places.rows + 1, device=device) * places.width
+    else:
+        bounds, _ = offsets_like(masked, places.lengths)
+    layout = address_of(bounds), places.rows, places.width, places.left, places.flat
+    if keys is None:
+        keys = torch.empty(places.rows, dtype=torch.int64, device=device)
+        gpu.launch("row_keys", device, address_of(masked), masked.numel(), *layout, address_of(keys))
+    elif not (is_tensor(keys) and keys.device == device):
+        keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(device)
+    elif tuple(keys.shape) != (places.rows,) or keys.dtype.is_floating_point or keys.dtype == torch.bool:
+        raise ValueError(f"there must be one integer row key for each of {places.rows} rows")
+    keys, members = keys.to(torch.int64).contiguous(), (0, 0)
+    if words is None and special_ids:
+        bits = torch.from_numpy(philox.bits_of_ids(list(special_ids))).to(device)
+        members = address_of(bits), len(bits)
+    labels, kinds = torch.empty_like(masked), 0 if words is None else address_of(words)
+    outputs = address_of(masked), address_of(labels), masked.numel()
+    gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *members, *outputs)
     return MaskedTokens(masked, labels)
 
 
@@ -226,14 +235,12 @@ def write_labels(
 ) -> Any:
     """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch` as its outputs. Raises ValueError."""
     shape = tuple(ids.shape)
-    flags = None if special_tokens_mask is None else _flags(special_tokens_mask, shape)
-    pairs = None if offset_mapping is None else _pairs(offset_mapping, shape)
+    known = _flags_and_pairs(special_tokens_mask, offset_mapping, shape)
     framework: Framework = "pt" if is_tensor(ids) else "np"
     labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
     rows = math.prod(shape) // width if width else 0
-    known = [0 if one is None else address_of(one) for one in (flags, pairs)]
-    labeller.write(address_of(ids), address, rows, width, *known)
+    labeller.write(address_of(ids), address, rows, width, *(0 if one is None else address_of(one) for one in known))
     return labels
 
 
@@ -276,24 +283,20 @@ def _int64_copy(tensor: Any) -> Any:
     return tensor.to(torch.int64, copy=True).contiguous()
 
 
-def _flags(special: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The mask of special tokens as bytes: 0, 1, and 2 for any other number."""
-    numbers = _host_array(special, "special_tokens_mask")
-    if numbers.shape != shape or numbers.dtype.kind not in "biu":
-        raise ValueError(
-            f"special_tokens_mask must be integers or bools of shape {shape}, not {numbers.dtype} of {numbers.shape}"
-        )
-    return np.where(numbers == 1, 1, np.where(numbers == 0, 0, 2)).astype(np.uint8)
+def _flags_and_pairs(special: Any, offsets: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mask of special tokens as bytes: 0, 1, and 2 for any other number; and offsets as int64. None stays None."""
+    if special is not None:
+        numbers = _host_array(special, "special_tokens_mask", shape, "integers or bools", "biu")
+        special = np.where(numbers == 1, 1, np.where(numbers == 0, 0, 2)).astype(np.uint8)
+    if offsets is not None:
+        offsets = np.ascontiguousarray(_host_array(offsets, "offset_mapping", (*shape, 2), "integers", "i"), np.int64)
+    return special, offsets
 
 
-def _pairs(offsets: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    pairs = _host_array(offsets, "offset_mapping")
-    if pairs.shape != (*shape, 2) or pairs.dtype.kind != "i":
-        raise ValueError(f"offset_mapping must be integers of shape {(*shape, 2)}, not {pairs.dtype} of {pairs.shape}")
-    return np.ascontiguousarray(pairs, np.int64)
-
-
-def _host_array(values: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+def _host_array(values: Any, name: str, shape: tuple[int, ...], what: str, kinds: str) -> np.ndarray[Any, Any]:
     if is_tensor(values) and values.device.type != "cpu":
         raise ValueError(f"{name} is on {values.device}; it must be on the CPU")
-    return as_numpy(values, name)
+    found = as_numpy(values, name)
+    if found.shape != shape or found.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be {what} of shape {shape}, not {found.dtype} of {found.shape}")
+    return found

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat._names import load
 from quadrat.ragged.arrow import list_array
-from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
+from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets, tensor_or_array
 from quadrat.ragged.shown import as_html, as_numbers, as_text
 from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
@@ -82,8 +82,7 @@ class Ragged(Generic[Array]):
         self._facts: Facts | None = None  # of a GPU, where finding them out means to wait
         require_plain(values, "values")
         require_plain(offsets, "offsets")
-        traced = recording()
-        if not traced:
+        if not (traced := recording()):
             carrier_of(values.dtype)
         if values.ndim < 1:
             raise ValueError("values must have at least one dimension")
@@ -113,10 +112,8 @@ class Ragged(Generic[Array]):
     ) -> Ragged[Any]:
         """Copy rows (a list of lists, tuples, NumPy arrays or torch tensors, or an Arrow array) into one `Ragged`.
 
-        Rows of more dimensions may differ in the first: the others become trailing dimensions.
-
         Args:
-            rows: the rows; numbers of one kind.
+            rows: the rows; numbers of one kind. Of more dimensions, only the first may differ; the others trail.
             dtype: of the values; by default that of the rows, int64 or float64 for Python numbers.
             return_tensors: "np" or "pt"; by default that of the first row, "np" for Python lists.
 
@@ -152,8 +149,7 @@ class Ragged(Generic[Array]):
         return self._offsets  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are checked when they are made."""
-        return type(self), (self._values, self._offsets)
+        return type(self), (self._values, self._offsets)  # copies and pickles are checked when they are made
 
     def _checked(self) -> tuple[IntArray, Facts]:
         """As `checked_offsets`: all that reads rows on the CPU comes through here, once."""
@@ -192,12 +188,7 @@ class Ragged(Generic[Array]):
         """`[rows]` lengths, in tokens, int64."""
         if on_gpu(self._offsets):
             return (self._offsets[1:] - self._offsets[:-1]).long()  # type: ignore[no-any-return]
-        lengths: Any = np.diff(self._checked()[0])
-        if is_tensor(self._offsets):
-            import torch
-
-            lengths = torch.from_numpy(lengths)
-        return lengths  # type: ignore[no-any-return]
+        return tensor_or_array(np.diff(self._checked()[0]), self._offsets)  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -242,7 +233,6 @@ class Ragged(Generic[Array]):
         return self._values[first:last]
 
     def __iter__(self) -> Iterator[Array]:
-        """The rows, as views of the values."""
         return (self[row] for row in range(len(self)))
 
     @property

@@ -41,9 +41,8 @@ def index_first_axis(input: Any, indices: Any) -> Any:
         ValueError: when the indices are not 1-D integers, or on another device.
 
     Examples:
-        >>> import torch
-        >>> from quadrat.bert_padding import index_first_axis
-        >>> index_first_axis(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([2, 0])).tolist()
+        >>> import torch, quadrat
+        >>> quadrat.bert_padding.index_first_axis(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([2, 0])).tolist()
         [[3.0], [1.0]]
     """
     _require_indices(indices, input)
@@ -67,9 +66,8 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
         ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
 
     Examples:
-        >>> import torch
-        >>> from quadrat.bert_padding import index_put_first_axis
-        >>> index_put_first_axis(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 0]), 3).tolist()
+        >>> import torch, quadrat
+        >>> quadrat.bert_padding.index_put_first_axis(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 0]), 3).tolist()
         [[2.0], [0.0], [1.0]]
     """
     _require_indices(indices, values)
@@ -103,10 +101,9 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
         ValueError: when the indices are not 1-D integers, or on another device.
 
     Examples:
-        >>> import torch
-        >>> from quadrat.bert_padding import index_first_axis_residual
+        >>> import torch, quadrat
         >>> tokens = torch.ones(3, 1, requires_grad=True)
-        >>> taken, residual = index_first_axis_residual(tokens, torch.tensor([2, 0]))
+        >>> taken, residual = quadrat.bert_padding.index_first_axis_residual(tokens, torch.tensor([2, 0]))
         >>> (taken.sum() + residual.sum()).backward()
         >>> tokens.grad.tolist()
         [[2.0], [1.0], [2.0]]
@@ -126,8 +123,7 @@ def unpad_input(
     Args:
         hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU, with padding anywhere.
         attention_mask: `[batch, seqlen]`, bools or integers, 1 for tokens and 0 for padding, on the same device.
-        unused_mask: the same for places that are reserved but hold no token yet: they are included in everything
-            returned except the last value.
+        unused_mask: the same for places that are reserved but hold no token yet: all values but the last include them.
         return_seqused: whether to return five values, as flash-attn does since September 2024, or only the first four.
 
     Returns:
@@ -140,23 +136,18 @@ def unpad_input(
         ValueError: when the mask is not `[batch, seqlen]`, or on another device.
 
     Examples:
-        >>> import torch
-        >>> from quadrat.bert_padding import unpad_input
-        >>> mask = torch.tensor([[1, 1, 0], [0, 1, 0]])
-        >>> ids, indices, cu_seqlens, max_seqlen, seqused = unpad_input(torch.tensor([[5, 6, 0], [0, 7, 0]]), mask)
+        >>> import torch, quadrat
+        >>> ids, mask = torch.tensor([[5, 6, 0], [0, 7, 0]]), torch.tensor([[1, 1, 0], [0, 1, 0]])
+        >>> ids, indices, cu_seqlens, max_seqlen, seqused = quadrat.bert_padding.unpad_input(ids, mask)
         >>> ids.tolist(), indices.tolist(), cu_seqlens.tolist(), max_seqlen, seqused.tolist()
         ([5, 6, 7], [0, 1, 4], [0, 2, 3], 2, [2, 1])
     """
     _require_same_place(hidden_states, attention_mask)
-    if unused_mask is None:
-        layout = layout_of(attention_mask)
-        used = layout.lengths
-    else:
+    if unused_mask is not None:
         _require_same_place(hidden_states, unused_mask)
-        layout = layout_of(attention_mask + unused_mask)
-        used = attention_mask.sum(dim=-1, dtype=torch.int32)
-    tokens = take(hidden_states, layout.indices, 2)
-    four = tokens, layout.indices, layout.cu_seqlens, layout.longest
+    layout = layout_of(attention_mask if unused_mask is None else attention_mask + unused_mask)
+    used = layout.lengths if unused_mask is None else attention_mask.sum(dim=-1, dtype=torch.int32)
+    four = take(hidden_states, layout.indices, 2), layout.indices, layout.cu_seqlens, layout.longest
     return (*four, used) if return_seqused else four
 
 
@@ -178,9 +169,8 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
         ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
 
     Examples:
-        >>> import torch
-        >>> from quadrat.bert_padding import pad_input
-        >>> pad_input(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 4]), 2, 3).tolist()
+        >>> import torch, quadrat
+        >>> quadrat.bert_padding.pad_input(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 4]), 2, 3).tolist()
         [[5, 6, 0], [0, 7, 0]]
     """
     _require_indices(indices, hidden_states)

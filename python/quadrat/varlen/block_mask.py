@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _MOST = 2**31 - 1  # what int32 holds, as the numbers of blocks
 
 
-class _Blocks(NamedTuple):
-    """How many blocks of each row are partial, which, and the same of those that are full, as `BlockMask` has it."""
-
+class _Blocks(NamedTuple):  # as `BlockMask` has them, for each row: how many and which are partial, and full
     partial_counts: Any
     partial_columns: Any
     full_counts: Any
@@ -46,21 +44,18 @@ def document_block_mask(
 
     It has the tensors that `torch.nn.attention.flex_attention.create_block_mask` makes of the same mask, with batch and
     head dimensions of 1. They are computed from the boundaries of the documents, without looking at pairs of tokens.
-
-    `mask_mod` reads a tensor with the number of each token's document. Masks made with the same options and the same
-    total therefore share one compiled kernel: `torch.compile` does not recompile for the next batch.
+    `mask_mod` reads the number of each token's document from a tensor, so that `torch.compile` does not recompile for
+    the next batch with the same options and total.
 
     Args:
         cu_seqlens: `[documents + 1]` integers, where each document begins, and where the last one ends: those of
-            `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list. Documents may be
-            empty.
+            `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list.
         causal: whether a token sees only itself and the tokens before it.
         window: how far a token sees: itself and the `window - 1` before it; without `causal`, the `window - 1` after it
             as well. None: the whole document.
         block_size: the size of the blocks, in tokens; or a pair of sizes, for queries and keys.
         total_length: the length of the batch, in tokens, if it is longer than the documents. The rest is one more
-            document. None: the batch ends with the last document; its end is read from `cu_seqlens`, which waits for a
-            GPU.
+            document. None: the batch ends with the last document, whose end is read, which waits for a GPU.
         device: the device of the mask. None: that of `cu_seqlens`, or the CPU if it is not a tensor.
 
     Returns:
@@ -158,44 +153,32 @@ def _on_device(
     bounds = torch.cat([bounds, bounds.new_full((1,), total)])
     tokens = torch.arange(total, device=target)
     documents = torch.searchsorted(bounds[1:], tokens, right=True)
-    blocks = []
-    for (before, after), sizes in ((reach, size), (reach[::-1], size[::-1])):
+
+    def blocks(before: int, after: int, *sizes: int) -> _Blocks:
         begin = torch.maximum(tokens - before, bounds[documents])
         end = torch.minimum(tokens + after + 1, bounds[documents + 1])
-        blocks.append(_blocks_on_device(begin, end, total, *sizes))
-    return documents.to(torch.int32), blocks[0], blocks[1]
+        return _blocks_on_device(begin, end, total, *sizes)
+
+    return documents.to(torch.int32), blocks(*reach, *size), blocks(*reach[::-1], *size[::-1])
 
 
 def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_size: int) -> _Blocks:
     """The blocks of rows whose tokens see what is from `begin` to before `end`, as document_blocks.cpp has them."""
     import torch
 
-    columns = -(-total // column_size)
+    column = torch.arange(-(-total // column_size), device=begin.device)
     last = torch.arange(row_size - 1, total + row_size - 1, row_size, device=begin.device)
-    inside = last < total
-    last = last.clamp(max=total - 1)
-    any_begin, any_end = begin[::row_size] // column_size, (end[last] + column_size - 1) // column_size
-    all_begin, all_end = (begin[last] + column_size - 1) // column_size, end[::row_size] // column_size
-    full = inside & (all_begin < all_end)
-    all_begin, all_end = torch.where(full, all_begin, any_end), torch.where(full, all_end, any_end)
-    partial_counts, full_counts = any_end - any_begin - (all_end - all_begin), all_end - all_begin
+    inside, last = last < total, last.clamp(max=total - 1)[:, None]
+    begin, end, last_begin, last_end = begin[::row_size, None], end[::row_size, None], begin[last], end[last]
+    seen = (column >= begin // column_size) & (column < (last_end + column_size - 1) // column_size)
+    full = (column >= (last_begin + column_size - 1) // column_size) & (column < end // column_size) & inside[:, None]
 
-    # Those that are chosen first, in order, and then the others: each goes where a sort would put it.
-    column = torch.arange(columns, device=begin.device)
-    any_begin, any_end, all_begin, all_end = (one[:, None] for one in (any_begin, any_end, all_begin, all_end))
-    in_full = (column >= all_begin) & (column < all_end)
-    in_any = (column >= any_begin) & (column < any_end)
-
-    def listed(chosen: Any) -> Any:
+    def listed(chosen: Any) -> tuple[Any, Any]:
+        # Those that are chosen come first, in order, and then the others.
         order = torch.argsort(chosen.to(torch.uint8), dim=-1, descending=True, stable=True)
-        return order.to(torch.int32)[None, None]
+        return chosen.sum(-1, dtype=torch.int32)[None, None], order.to(torch.int32)[None, None]
 
-    return _Blocks(
-        partial_counts.to(torch.int32)[None, None],
-        listed(in_any & ~in_full),
-        full_counts.to(torch.int32)[None, None],
-        listed(in_full),
-    )
+    return _Blocks(*listed(seen & ~full), *listed(full))
 
 
 def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:

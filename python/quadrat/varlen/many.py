@@ -18,9 +18,9 @@ from quadrat.support.tensors import recording
 class Unpadded(NamedTuple):
     """The result of `unpad_many`."""
 
-    tensors: tuple[Any, ...]  # `[total, ...]` each
-    indices: Any  # int64 `[total]`, the places of the tokens in the flattened mask
-    cu_seqlens: Any  # int32 `[rows + 1]`, where sequences begin and end
+    tensors: tuple[Any, ...]
+    indices: Any  # the places of the tokens in the flattened mask
+    cu_seqlens: Any
     max_seqlen: int
 
 
@@ -53,9 +53,8 @@ def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
     """
     joined, widths = _joined(mask)
     padded = [_joined_tensor(tensor, joined, widths, place) for place, tensor in enumerate(tensors)]
-    layout = layout_of(joined)
-    taken = tuple(take(tensor, layout.indices, 2) for tensor in padded)
-    return Unpadded(taken, layout.indices, layout.cu_seqlens, layout.longest)
+    indices, cu_seqlens, _, longest = layout_of(joined)
+    return Unpadded(tuple(take(tensor, indices, 2) for tensor in padded), indices, cu_seqlens, longest)
 
 
 def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
@@ -78,16 +77,13 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
         [[5, 6, 0], [0, 7, 0]]
     """
     joined, widths = _joined(mask)
-    layout = layout_of(joined)
-    total = None if recording() else tuple(layout.indices.shape)  # else the operator checks it
-    padded = []
+    indices, padded = layout_of(joined).indices, []
     for place, tensor in enumerate(tensors):
         _require(tensor, joined, place)
-        if total is not None and tuple(tensor.shape[:1]) != total:
-            raise ValueError(
-                f"tensor {place} must have the {total[0]} tokens of the mask, not shape {list(tensor.shape)}"
-            )
-        whole = put(tensor, layout.indices, tuple(joined.shape))
+        if not recording() and tensor.shape[:1] != indices.shape:  # while torch records, the operator checks it
+            said = f"must have the {len(indices)} tokens of the mask, not shape {list(tensor.shape)}"
+            raise ValueError(f"tensor {place} {said}")
+        whole = put(tensor, indices, tuple(joined.shape))
         padded.append(whole if widths is None else tuple(whole.split(widths, 1)))
     return tuple(padded)
 
@@ -108,8 +104,7 @@ def _joined_tensor(tensor: Any, mask: Any, widths: list[int] | None, place: int)
     if isinstance(tensor, Sequence) and widths is not None:
         for part in tensor:
             _require(part, mask, place)
-        shapes = [list(part.shape[:2]) for part in tensor]
-        expected = [[mask.shape[0], width] for width in widths]
+        shapes, expected = [list(part.shape[:2]) for part in tensor], [[mask.shape[0], width] for width in widths]
         if shapes != expected:
             raise ValueError(f"the parts of tensor {place} must be {expected}, like the masks, not {shapes}")
         tensor = torch.cat(list(tensor), 1)
