@@ -1,5 +1,6 @@
 """One of two processes that train on streams, stop and go on."""
 
+import multiprocessing
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,19 @@ RUNS = [
 ]
 
 
-torch.distributed.init_process_group("gloo")
-for number, (stream, given) in enumerate(RUNS):
-    # transformers 4.57 cannot restore an optimizer in several processes without a GPU.
-    options: Any = {"ddp_backend": "gloo", "save_only_model": True, **given}
-    whole = train(FOLDER / str(number), stream, **options)
-    for stop in (3, 17):
-        place = FOLDER / f"{number}-{stop}"
-        first = train(place, stream, stop=stop, **options)
-        torch.distributed.barrier()  # the first process writes the checkpoint, and the others do not wait for it
-        rest = train(place, stream, resume=True, **options)
-        assert first.record + rest.record == whole.record, (stream, options, stop)
-        assert first.epochs + rest.epochs == whole.epochs
-torch.distributed.destroy_process_group()
+if __name__ == "__main__":
+    multiprocessing.set_start_method("forkserver")  # workers forked beside gloo's threads may wait for ever
+    multiprocessing.set_forkserver_preload(["support.resumed"])
+    torch.distributed.init_process_group("gloo")
+    for number, (stream, given) in enumerate(RUNS):
+        # transformers 4.57 cannot restore an optimizer in several processes without a GPU.
+        options: Any = {"ddp_backend": "gloo", "save_only_model": True, **given}
+        whole = train(FOLDER / str(number), stream, **options)
+        for stop in (3, 17):
+            place = FOLDER / f"{number}-{stop}"
+            first = train(place, stream, stop=stop, **options)
+            torch.distributed.barrier()  # the first process writes the checkpoint, and the others do not wait for it
+            rest = train(place, stream, resume=True, **options)
+            assert first.record + rest.record == whole.record, (stream, options, stop)
+            assert first.epochs + rest.epochs == whole.epochs
+    torch.distributed.destroy_process_group()
