@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
     logging.getLogger("quadrat").setLevel(logging.ERROR)  # which batches fall back
     import transformers
 
-    from quadrat.installed import imitated, remembered
+    from quadrat.installed import imitated
     from quadrat.support.counts import stats
 
     rng, found, rows, twins = np.random.default_rng(options.seed), dict[str, str](), [], []
@@ -54,12 +54,12 @@ def run(options: Namespace) -> int:
     out.print(table(("collator or function", "batches", "compiled", "differences"), rows))
     for name, difference in found.items():
         say(out, f"{name}: {difference}")
-    known = remembered.load()
+    known = imitated.remembered()
     keys = {twin: key for twin in twins if imitated.unlike_tested(twin) and (key := imitated.key_of(twin)) is not None}
     if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
         if options.remember:
             try:
-                say(out, f"{len(new)} of them are known from now on: {remembered.add(new)}.")
+                say(out, f"{len(new)} of them are known from now on: {imitated.remember(new)}.")
             except OSError as error:
                 raise CommandError(f"--remember: {error}") from error
         else:

@@ -15,10 +15,10 @@ from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
+from quadrat.planning.conversion import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
-from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 

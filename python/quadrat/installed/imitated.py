@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import linecache
 import operator
 import os
@@ -12,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -26,7 +28,6 @@ from transformers import (
 from transformers.data import data_collator
 
 from quadrat import _core
-from quadrat.installed import remembered
 from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.ops.pad import pad
@@ -114,7 +115,7 @@ def changed(twin: str) -> str | None:
     if twin not in IMITATED:  # code of TRL, which is not looked at
         return twin if twin in _COMPARED else None
     name = unlike_tested(twin)
-    return None if name is None or key_of(twin) in remembered.load().get(twin, ()) else name
+    return None if name is None or key_of(twin) in remembered().get(twin, ()) else name
 
 
 def unlike_tested(twin: str) -> str | None:
@@ -123,8 +124,35 @@ def unlike_tested(twin: str) -> str | None:
 
 
 def key_of(twin: str) -> str | None:
-    """A key of all code that `twin` imitates; None where some has no source."""
-    return remembered.key("" if (code := CODE[name]) is None else fingerprint(code) for name in IMITATED[twin])
+    """A key of all code that `twin` imitates, and this version of quadrat; None where some has no source."""
+    found = ["" if (code := CODE[name]) is None else fingerprint(code) for name in IMITATED[twin]]
+    return None if None in found else hashlib.sha256(repr((_core.__version__, found)).encode()).hexdigest()[:32]
+
+
+def _remembered_in() -> Path:
+    usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    return Path(usual or Path.home() / ".cache") / "quadrat" / "known.json"
+
+
+def remembered() -> dict[str, list[str]]:
+    """Keys of code that `quadrat verify --remember` found to agree, by what imitates it; none without such a file."""
+    try:
+        known = json.loads(_remembered_in().read_text(encoding="utf-8"))
+        return {str(name): [str(one) for one in keys] for name, keys in known.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def remember(keys: dict[str, str]) -> Path:
+    """Adds keys to the file of the user. Raises OSError."""
+    known, file = remembered(), _remembered_in()
+    for name, one in keys.items():
+        known[name] = sorted({*known.get(name, ()), one})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    part.replace(file)  # whole, for processes that read it meanwhile
+    return file
 
 
 def unknown(twin: str) -> str | None:

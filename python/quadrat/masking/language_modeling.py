@@ -22,7 +22,7 @@ from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.fallback import FallBack, first_feature, said
 from quadrat.planning.flat import flat_spec, flatten, padding_free_plan
 from quadrat.planning.padded import padded_spec, require_tokenizer
-from quadrat.planning.plan_cache import Labelling, make
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, make
 from quadrat.ragged import Ragged
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.kinds import Framework
@@ -85,7 +85,7 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
     labelling = Labelling(functools.partial(masked_labels, framework), omits=omits)
     plan = padding_free_plan(collator, features, framework, labels=labels, labelling=labelling)
     if not collator.mlm:
-        return _without_padding_tokens(collator, flatten(collator, features, plan._replace(labelling=None)))
+        return _without_padding_tokens(collator, flatten(collator, features, plan._replace(labelling=NO_LABELS)))
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")

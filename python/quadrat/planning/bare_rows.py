@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 from quadrat.deferred.batch import deferred_batch
@@ -10,7 +9,7 @@ from quadrat.input.rows import MAIN, SEQUENCES, bare_column, first_mapping
 from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
 from quadrat.ragged import Ragged
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT64, Framework
@@ -21,11 +20,11 @@ class RowOptions(NamedTuple):
 
     left: bool
     has_pad: bool
-    derives: str  # labels made from the ids: "" for none, "fill" for a copy with other padding, else "labels"
+    derives: str  # labels made from the ids, see `Labelling`
 
 
 def rows_spec(
-    collator: Any, framework: Framework, multiple: int | None, labelling: Labelling | None = None, **more: Any
+    collator: Any, framework: Framework, multiple: int | None, labelling: Labelling = NO_LABELS, **more: Any
 ) -> Spec:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
@@ -37,18 +36,16 @@ def rows_spec(
     rounded_up(0, multiple)
     left = tokenizer.padding_side != "right"
     has_pad = tokenizer.pad_token is not None and type(tokenizer.pad_token_id) is int
-    derives = "" if labelling is None else "fill" if labelling.fills else "labels"
-    known = plan_cache.padding_facts(collator, plan_cache.PadOptions()), () if labelling is None else labelling.facts
     own: dict[str, Any] = {
         "plan": rows_plan,
-        "options": RowOptions(left, has_pad, derives),
-        "values": functools.partial(_values, labelling),
-        "facts": plan_cache.joined_facts(*known),
-        "deferred": deferred_batch if labelling is not None and collator.deferred else None,
+        "options": RowOptions(left, has_pad, labelling.derives),
+        "values": _values,
+        "facts": plan_cache.padding_facts(collator, plan_cache.PadOptions()),
+        "deferred": deferred_batch if labelling.make is not None and collator.deferred else None,
         "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
     }
     layout = col.BatchLayout(-1, multiple or 1, left)
-    return Spec(framework, names=(MAIN,), main=MAIN, layout=layout, **{**own, **more})
+    return Spec(framework, names=(MAIN,), main=MAIN, layout=layout, labelling=labelling, **{**own, **more})
 
 
 def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
@@ -63,9 +60,8 @@ def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
     return make(collator, spec._replace(bare=bare, optional=optional), features, columns)
 
 
-def _values(labelling: Labelling | None, collator: Any, key: PlanKey) -> dict[str, Any]:
-    values = {MAIN: collator.tokenizer.pad_token_id if key.options.has_pad else None}
-    return values if labelling is None else {**values, "labels": labelling.make(collator, key.names)}
+def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
+    return {MAIN: collator.tokenizer.pad_token_id if key.options.has_pad else None}
 
 
 @planned

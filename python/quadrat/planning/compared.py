@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import plain
 from quadrat.installed import imitated
-from quadrat.planning.fallback import FallBack, raise_clearer
+from quadrat.planning.fallback import FallBack, raise_clearer, raise_saying
 from quadrat.support.counts import count_compared, uncounted
 from quadrat.support.extras import version
 from quadrat.support.memory import interop
@@ -58,9 +58,9 @@ def compared(
     ours: Callable[[Any], Any],
     reference: Callable[[Any], Any],
     *,
-    raises: Callable[[Exception, Any, Any], NoReturn] = raise_clearer,
+    explains: bool = True,
 ) -> Any:
-    """The reference's batch, or its error raised by `raises`; quadrat's is made first, from the same generators' state.
+    """The reference's batch, or its error, explained; quadrat's is made first, from the same state of all generators.
 
     At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack.
     """
@@ -71,7 +71,7 @@ def compared(
         before.restore()
         if isinstance(got.error, FallBack):
             raise got.error
-        expected = _called_as_it_is(reference, plain(features), before)
+        expected = _called(reference, plain(features), before, as_reference=True)
     count_compared()
     try:
         difference = _difference(expected, got) or _edit(collator, features, given)
@@ -82,7 +82,9 @@ def compared(
     for one in expected.warned:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
     if expected.error is not None:
-        raises(expected.error, features, collator)
+        if explains:
+            raise_clearer(expected.error, features, collator)
+        raise_saying(expected.error, None)
     return expected.result
 
 
@@ -91,8 +93,9 @@ def of_reference() -> bool:
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 
-def is_due(made: dict[Any, int], *kind: Any) -> bool:
-    """True for the first nine batches of a kind, the 17th, the 33rd and so on. `made` counts them, as recipes do."""
+def is_due(collator: Any, *kind: Any) -> bool:
+    """True for the first nine batches of a kind, the 17th, the 33rd and so on; counts them, as recipes do."""
+    made: dict[Any, int] = vars(collator).setdefault("_quadrat_compared", {})
     if len(made) > _MOST_KINDS:
         made.clear()
     number = made[kind] = made.get(kind, -1) + 1
@@ -108,7 +111,7 @@ def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
         return True
     names, columns = found
     traits = (columns.signature(0, 1), *(min(columns.describe(at)[3], 2) for at in range(len(columns))))
-    return is_due(vars(collator).setdefault("_quadrat_compared", {}), framework, names, columns.count(0) == 1, *traits)
+    return is_due(collator, framework, names, columns.count(0) == 1, *traits)
 
 
 def _copied(features: Any) -> Any:
@@ -142,7 +145,7 @@ def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
         before = _State(ours)
         got = _called(ours, given, before)
         before.restore_shared()
-        expected = _called_as_it_is(theirs, features, _State(theirs))
+        expected = _called(theirs, features, _State(theirs), as_reference=True)
     return _difference(expected, got) or _edit(ours, features, given)
 
 
@@ -218,18 +221,11 @@ def _quiet() -> Iterator[None]:
         library.handlers[:], library.propagate = handlers, passes_on
 
 
-def _called_as_it_is(reference: Callable[[Any], Any], features: Any, before: _State) -> _Outcome:
-    _threads[0] = threading.get_ident()
-    try:
-        return _called(reference, features, before)
-    finally:
-        _threads[0] = 0
-
-
-def _called(call: Callable[[Any], Any], features: Any, before: _State) -> _Outcome:
+def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_reference: bool = False) -> _Outcome:
     library, log = logging.getLogger("transformers"), _Log()
     result = error = None
     library.addHandler(log)
+    _threads[0] = threading.get_ident() if as_reference else 0
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -241,6 +237,7 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State) -> _Outco
             except Exception as raised:
                 error = raised
     finally:
+        _threads[0] = 0
         library.removeHandler(log)
     texts = [(one.category.__name__, str(one.message)) for one in warned if _SLOW not in str(one.message)]
     # How they begin: quadrat says more in some.

@@ -1,32 +1,35 @@
-"""`convert_to_tensors`: what `BatchEncoding.convert_to_tensors` does, without its walk over every nested list.
+"""Conversion to tensors: `convert_to_tensors`, also for tokenizers that pad lists in their own way; TensorFlow and JAX.
 
-Tokenizers that override padding, such as those for documents, pad lists, and quadrat converts the lists.
+transformers 4.57 makes most batches of TensorFlow itself, with random numbers of its own. 5.x has neither framework.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
+from collections.abc import Callable, MutableMapping
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from transformers import BatchEncoding
 from transformers.utils import TensorType
 
 from quadrat import _core
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import imitated, originals
+from quadrat.installed.behaviour import HAS_TENSORFLOW
 from quadrat.planning.compared import compared, is_due, of_reference
-from quadrat.planning.fallback import FallBack, raise_as_it_is, require_known
+from quadrat.planning.fallback import OTHER_TENSORS, FallBack, fall_back, require_known
 from quadrat.planning.plan_cache import PAD_ONE, check_device
 from quadrat.support import columns as col
+from quadrat.support.extras import needs
 from quadrat.support.kinds import Framework, default_float_kind
 from quadrat.support.memory import interop
+from quadrat.support.tensors import is_tensor
 
 _SEQUENCES = (list, tuple)
 _named = type("convert_to_tensors", (), {"_imitates": "convert_to_tensors"})()
-_made: dict[Any, int] = {}  # by kind
 
 Encoding = TypeVar("Encoding")
 
@@ -56,34 +59,27 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     """
     if tensor_type is None:
         return encoding
-    return _convert(encoding, tensor_type, prepend_batch_axis, compares=True)  # type: ignore[no-any-return]
-
-
-def _convert(encoding: Any, tensor_type: Any, prepend_batch_axis: bool, *, compares: bool) -> Any:
     framework = framework_of(tensor_type)
-    data: Any = encoding.data if type(encoding) is BatchEncoding else None
+    data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
+    made: dict[str, Any] = {}
+    is_compared = False
     # A `BatchEncoding` gives its values only by keys that are strings.
-    made: dict[str, Any] | None = {}
     if framework is not None and type(data) is dict and all(type(name) is str for name in data) and not of_reference():
         values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
-        made = _converted(values, framework, compares)
-    if made is None:
-        return compared(
-            _named,
-            encoding,
-            lambda one: _convert(one, tensor_type, prepend_batch_axis, compares=False),
-            lambda one: originals.CONVERT_TO_TENSORS(one, tensor_type, prepend_batch_axis),
-            raises=raise_as_it_is,
-        )
-    if not made:
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
-    for name, value in list(data.items()):
-        if name in made:
-            data[name] = made[name]
-        elif prepend_batch_axis or not isinstance(value, torch.Tensor if framework == "pt" else np.ndarray):
-            one = BatchEncoding({name: value})
-            data[name] = originals.CONVERT_TO_TENSORS(one, tensor_type, prepend_batch_axis)[name]
-    return encoding
+        made, is_compared = _converted(values, framework)
+
+    def reference(given: Any) -> Any:
+        return originals.CONVERT_TO_TENSORS(given, tensor_type, prepend_batch_axis)
+
+    def ours(given: Any) -> Any:
+        for name, value in list(given.items()) if made else ():
+            if name in made:
+                given.data[name] = made[name]
+            elif prepend_batch_axis or not (is_tensor(value) if framework == "pt" else isinstance(value, np.ndarray)):
+                given.data[name] = reference(BatchEncoding({name: value}))[name]
+        return given if made else reference(given)
+
+    return compared(_named, encoding, ours, reference, explains=False) if is_compared else ours(encoding)  # type: ignore[no-any-return]
 
 
 def framework_of(tensor_type: Any) -> Framework | None:
@@ -93,23 +89,22 @@ def framework_of(tensor_type: Any) -> Framework | None:
     return "pt" if tensor_type == "pt" else "np" if tensor_type == "np" else None
 
 
-def _converted(values: dict[str, Any], framework: Framework, compares: bool) -> dict[str, Any] | None:
-    """The tensors of the values that are known to become what the reference makes of them; None: to be compared."""
+def _converted(values: dict[str, Any], framework: Framework) -> tuple[dict[str, Any], bool]:
+    """The tensors of the values that are known to become what the reference makes of them; whether to compare them."""
     try:
         require_known("convert_to_tensors", framework)
         check_device(framework)
     except FallBack:
-        return {}
+        return {}, False
     sources = {name: rows for name, rows in values.items() if _is_rows(rows)}
     names, plain = list(sources), interop(shares=False)
     columns = _core.Columns()
     for rows in sources.values():
         columns.add_values(rows, plain)
     if not names:
-        return {}
+        return {}, False
     kind = tuple(names), columns.signature(0, 1), default_float_kind(framework)
-    if compares and imitated.compares("convert_to_tensors") and is_due(_made, framework, columns.count(0) == 1, *kind):
-        return None
+    is_compared = imitated.compares("convert_to_tensors") and is_due(_named, framework, columns.count(0) == 1, *kind)
     steps = list(_steps(*kind))
     made: Any = {}
     while steps:
@@ -118,7 +113,7 @@ def _converted(values: dict[str, Any], framework: Framework, compares: bool) -> 
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone
         made = {}
-    return made  # type: ignore[no-any-return]
+    return made, is_compared
 
 
 def _is_rows(value: Any) -> bool:
@@ -212,3 +207,48 @@ def faster_reference(collator: Any, framework: Any) -> Any:
     if framework not in ("pt", "np") or not pads_its_own_way or "pad" in vars(tokenizer):
         return collator
     return collator._with({"tokenizer": PadsByLists(tokenizer)})
+
+
+# return_tensors -> module, its function that takes an array
+_LIBRARIES = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
+
+
+def tf_or_jax(return_tensors: Any) -> str | None:
+    """ "tf" or "jax" when that is what `return_tensors` says, in whatever form; else None."""
+    return next((name for name in _LIBRARIES if return_tensors == name), None)
+
+
+def collate_tf_or_jax(
+    collator: Any,
+    framework: str,
+    features: Any,
+    numpy_call: Callable[[Any, Any], Any],
+    reference: Callable[[Any], Any] | None,
+) -> Any:
+    """The batch of `numpy_call(collator, features)`, its arrays converted; of `reference`, for "tf" on 4.x.
+
+    Raises ModuleNotFoundError without the framework, before anything is drawn.
+    """
+    module, function = _LIBRARIES[framework]
+    with needs(f"return_tensors={framework!r}"):
+        convert = getattr(importlib.import_module(module), function)
+    if framework == "tf" and HAS_TENSORFLOW and reference is not None:
+        return fall_back(collator, reference, features, ("return_tensors='tf'", OTHER_TENSORS))
+    if getattr(collator, "return_tensors", None) != framework:
+        batch = numpy_call(collator, features)
+    else:
+        # A second view of the collator, because other threads may be using this one; what is set there is set here too.
+        view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
+        vars(view).update(before)
+        try:
+            batch = numpy_call(view, features)
+        finally:
+            own = vars(view).items()
+            vars(collator).update({name: value for name, value in own if before.get(name, view) is not value})
+    if isinstance(batch, MutableMapping):
+        for name, value in batch.items():
+            if type(value).__module__ == "torch":
+                batch[name] = convert(value.numpy())
+            elif isinstance(value, np.ndarray):
+                batch[name] = convert(value)
+    return batch

@@ -41,10 +41,9 @@ class FallBack(Exception):  # noqa: N818 - a decision, not an error
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason, remedy)
-        self.reason, self.remedy = reason, remedy
 
     def __str__(self) -> str:
-        return self.reason
+        return str(self.args[0])
 
 
 def said(reason: str, remedy: str | None) -> str:
@@ -133,18 +132,14 @@ def _with_fast_form(why: Why, features: Any) -> Why:
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
+    # Only where reading the features has no side effects.
+    may_be_read = not isinstance(features, (list, tuple)) or all(
+        is_plain(feature) or not isinstance(feature, Mapping) for feature in features
+    )
     try:
-        raise_saying(error, diagnose(features, collator) if _may_be_read(features) else None)
+        raise_saying(error, diagnose(features, collator) if may_be_read else None)
     finally:
         del error  # see `raise_saying`
-
-
-def raise_as_it_is(error: Exception, features: Any, collator: Any) -> NoReturn:
-    """Raise `error` again, as `raise_clearer` does, without more."""
-    try:
-        raise_saying(error, None)
-    finally:
-        del error
 
 
 def raise_saying(error: Exception, more: str | None) -> NoReturn:
@@ -158,13 +153,6 @@ def raise_saying(error: Exception, more: str | None) -> NoReturn:
     message = str(error.args[0]) if len(error.args) == 1 else str(error)
     message = message.partition(f"{separator}quadrat: ")[0]  # of a part of the batch, which has other names
     raise type(error)(f"{message}{separator}quadrat: {more}") from error
-
-
-def _may_be_read(features: Any) -> bool:
-    """True if reading the features has no side effects, so that the problem can be looked for."""
-    return not isinstance(features, (list, tuple)) or all(
-        is_plain(feature) or not isinstance(feature, Mapping) for feature in features
-    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.planning import fallback
 from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import FallBack, log_once, or_fall_back, raise_as_it_is, require_known, rounded_up
+from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
@@ -35,7 +35,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _NONE = type(None)
 _noted: Any = type("FeaturePad", (), {"_imitates": "feature_pad"})()  # what batches are compared or logged for
-_made: dict[Any, int] = {}  # by kind
 
 
 class FeaturePadOptions(NamedTuple):
@@ -65,7 +64,7 @@ def feature_pad(
                 inputs if name is None else only(inputs, name),
                 lambda given: _padded(extractor, given, options, compares=False),
                 lambda given: originals.FEATURE_PAD(extractor, given, **options._asdict()),
-                raises=raise_as_it_is,
+                explains=False,
             )
     except FallBack as reason:
         log_once(_noted, reason.args, counts=False)
@@ -99,7 +98,7 @@ def _padded(
     require_known(_noted._imitates, framework)
     if compares and imitated.compares(_noted._imitates):
         one, kind = batch.columns.count(index) == 1, options[:1] + options[2:]
-        if is_due(_made, type(extractor), framework, batch.names, batch.columns.signature(index, 1), one, kind):
+        if is_due(_noted, type(extractor), framework, batch.names, batch.columns.signature(index, 1), one, kind):
             return None
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)

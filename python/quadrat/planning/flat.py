@@ -5,7 +5,6 @@ Written against `DataCollatorWithFlattening` of transformers 5.23. Rows that the
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +18,7 @@ from quadrat.ops.names import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back, said
-from quadrat.planning.plan_cache import Labelling, Plan, PlanKey, Spec, make, planned, words_failed
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
 
@@ -51,7 +50,7 @@ class Flattening(NamedTuple):
     layout: col.BatchLayout = col.BatchLayout(separator=-100)
     input_pad: Any = 0
     label_pad: Any = -100
-    labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
+    labelling: Labelling = NO_LABELS  # with labels "none": how `labels` are made from the joined ids
     packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
     refuses_empty: bool = False  # whether rows without tokens are somebody else's work
 
@@ -98,9 +97,8 @@ class Flattening(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
-        looked_at = () if self.labelling is None else self.labelling.omits
         documents = (SEQ_LENGTHS,) if self.packed else ()
-        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at, *documents
+        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *self.labelling.omits, *documents
 
 
 def check_pad_to_multiple_of(value: Any, name: str = "pad_to_multiple_of") -> None:
@@ -131,7 +129,7 @@ def padding_free_plan(
     labels: Literal["shifted", "as they are", "none"],
     label: str | None = None,
     label_pad: Any = -100,
-    labelling: Labelling | None = None,
+    labelling: Labelling = NO_LABELS,
 ) -> Flattening:
     """The flattening of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
 
@@ -148,14 +146,13 @@ def padding_free_plan(
     for option in ("pad_to_multiple_of", "align_to", "total_length"):
         if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
             raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
-    if collator.align_to is not None and labels == "none" and labelling is not None:
+    if collator.align_to is not None and labels == "none" and labelling.make is not None:
         raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
-    looked_at = () if labelling is None else labelling.omits
-    extra = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
+    extra = {name: pads[name] for name in first if name in pads and name not in (label, *labelling.omits)}
     if MAIN not in first:
         raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
-    known = (MAIN, label, "attention_mask", *looked_at, *extra)
+    known = (MAIN, label, "attention_mask", *labelling.omits, *extra)
     packed, unknown = is_packed(features), [name for name in first if name not in known]
     if packed and unknown != [SEQ_LENGTHS]:
         raise FallBack("packed rows have other columns")
@@ -188,19 +185,15 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
         layout = layout._replace(seq_lengths=len(names) - 1)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed, plan.refuses_empty
+    asked = *given, plan.parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     own: dict[str, Any] = {
-        "values": functools.partial(_values, values, plan.labelling),
-        "failed": words_failed,
+        "values": lambda collator, key: values,
+        "labelling": plan.labelling,
         "facts": None,
         "deferred": deferred_batch if deferred and plan.defers else None,
     }
     return Spec(plan.framework, flat_plan, asked, names, layout=layout, **{**own, **more})
-
-
-def _values(values: dict[str, Any], labelling: Labelling | None, collator: Any, key: PlanKey) -> dict[str, Any]:
-    return values if labelling is None else {**values, "labels": labelling.make(collator, key.names)}
 
 
 @planned

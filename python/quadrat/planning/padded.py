@@ -16,7 +16,7 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import LABELS, extra_kind, follows_labels
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
-from quadrat.planning.plan_cache import ENCODING, Labelling, Plan, PlanKey, Spec, planned, words_failed
+from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, Framework
 
@@ -49,7 +49,7 @@ class PaddedOptions(NamedTuple):
     extra: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
-    derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
+    derives: str  # labels made from the padded ids, see `Labelling`
     choices: bool  # each example has a row for each choice
 
 
@@ -61,7 +61,7 @@ def padded_spec(
     label: LabelColumn | None = None,
     label_value: Any = None,
     renames: tuple[str, ...] = (),
-    labelling: Labelling | None = None,
+    labelling: Labelling = NO_LABELS,
     facts: tuple[plan_cache.Fact, ...] | None = (),
     finish: Any = None,
     **more: Any,
@@ -86,13 +86,12 @@ def padded_spec(
         label,
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
-        () if labelling is None else labelling.omits,
-        "" if labelling is None else "fill" if labelling.fills else "labels",
+        labelling.omits,
+        labelling.derives,
         "plain" in more,
     )
     if options.verbose and plan_cache.asks_tokenizer(options):
         finish = functools.partial(_warned, options, finish)
-    known = plan_cache.padding_facts(collator, options), () if labelling is None else labelling.facts, facts
     kind = {} if asked.choices else {**ENCODING, "deferred": deferred_batch if collator.deferred else None}
     return Spec(
         framework,
@@ -100,10 +99,11 @@ def padded_spec(
         asked,
         main=asked.main,
         layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
-        values=functools.partial(_values, label_value, labelling),
+        values=functools.partial(_values, label_value),
+        labelling=labelling,
         hold=_reference_column,
         failed=_failed,
-        facts=plan_cache.joined_facts(*known),
+        facts=plan_cache.joined_facts(plan_cache.padding_facts(collator, options), facts),
         finish=finish,
         **{**kind, **more},
     )
@@ -164,7 +164,7 @@ def _strategies(options: plan_cache.PadOptions, collator: Any, *, verbose: bool 
     return collator.tokenizer._get_padding_truncation_strategies(**given)
 
 
-def _values(label_value: Any, labelling: Labelling | None, collator: Any, key: PlanKey) -> dict[str, Any]:
+def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
     names, options, tokenizer = key.names, key.options, collator.tokenizer
     values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
     if options.pads:
@@ -177,8 +177,6 @@ def _values(label_value: Any, labelling: Labelling | None, collator: Any, key: P
     values |= getattr(collator, "pad_values", None) or {}
     if options.label is not None:
         values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
-    if labelling is not None:
-        values["labels"] = labelling.make(collator, names)
     return values
 
 
@@ -187,7 +185,7 @@ def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.
     if pad_values is not None and step[0] in pad_values:
         said = f"padded with {pad_values[step[0]]!r}: {col.explain(failure)}"
         raise ValueError(f"pad_values: column '{step[0]}' {said}")
-    return words_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
+    return step_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
 
 
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
@@ -235,8 +233,11 @@ def padded_plan(key: PlanKey) -> Plan:
         if labels is not None and name == labels:
             continue
         if name in extra:
+            kind = extra_kind(shape.forms, shape.kinds, key.float_kind, extra[name])
+            if kind is None:  # what falls back names the row
+                raise FallBack(f"column '{name}' of pad_values is not made of rows of numbers", "give rows of one kind")
             follows = label is not None and labels is not None and follows_labels(name, label.action)
-            steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind, follows)))
+            steps.append((name, index, col.PAD if shape.aligned or follows else col.PAD_OWN, kind))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.
             steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
@@ -328,13 +329,3 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     if name == "attention_mask" and shape.forms & (col.OTHER | col.DEEP):
         raise FallBack("an attention mask of more dimensions", "give one number for each token")
     return col.HOLD, 0
-
-
-def _extra(
-    name: str, shape: col.ColumnShape, value_type: type, float_kind: int | None, follows: bool
-) -> tuple[int, int]:
-    """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
-    kind = extra_kind(shape.forms, shape.kinds, float_kind, value_type)
-    if kind is None:  # what falls back names the row
-        raise FallBack(f"column '{name}' of pad_values is not made of rows of numbers", "give rows of one kind")
-    return col.PAD if shape.aligned or follows else col.PAD_OWN, kind

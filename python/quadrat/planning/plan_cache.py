@@ -85,18 +85,16 @@ _REMEDIES = {
 
 
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
-    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take."""
-    return f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
+    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take.
 
-
-def words_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
-    """As `step_failed`. Raises ValueError for a column of words, which the reference does not read."""
+    Raises ValueError for a column of words, which the reference does not read.
+    """
     if step[2] == LABELS and "word_ids" in names:
         raise ValueError(
             f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
             "BatchEncoding.word_ids() gives them"
         )
-    return step_failed(collator, names, step, failure)
+    return f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
 
 
 def check_device(framework: Framework) -> None:
@@ -109,13 +107,21 @@ def check_device(framework: Framework) -> None:
 
 
 class Labelling(NamedTuple):
-    """How labels come from ids, and how to tell that a recipe for them still holds."""
+    """How labels come from ids, and how to tell that a recipe for them still holds; by default there are none."""
 
     # (collator, column names) -> a `_core.Labels`, or, with `fills`, the number that fills the gaps of a copy of ids.
-    make: Callable[[Any, tuple[str, ...]], Any]
+    make: Callable[[Any, tuple[str, ...]], Any] | None = None
     fills: bool = False
     omits: tuple[str, ...] = ()  # columns that are looked at, and do not come out
     facts: tuple[Fact, ...] | None = ()
+
+    @property
+    def derives(self) -> str:
+        """How, for the key of a plan: "" for none, "fill" for a copy with other padding, else "labels"."""
+        return "" if self.make is None else "fill" if self.fills else "labels"
+
+
+NO_LABELS = Labelling()
 
 
 class Spec(NamedTuple):
@@ -133,6 +139,7 @@ class Spec(NamedTuple):
     layout: BatchLayout = BatchLayout(width=-1)
     # What the steps write, by output.
     values: Callable[[Any, PlanKey], dict[str, Any]] = lambda collator, key: {}
+    labelling: Labelling = NO_LABELS
     hold: Callable[[str, Any, PlanKey], Any] | None = None  # the reference's conversion of a column of features
     failed: Callable[[Any, tuple[str, ...], Step, Failure], Why | None] = step_failed  # None: another recipe may try
     facts: tuple[Fact, ...] | None = None  # None: not known, so nothing is remembered
@@ -151,12 +158,14 @@ class Spec(NamedTuple):
         """Steps, what they write, what makes the columns that they do not, and why such batches fall back."""
         key = PlanKey(names, signature, self.framework, kinds.default_float_kind(self.framework), self.options)
         steps, held, refusal = self.plan(key)
-        try:
-            values = {} if refusal is not None else self.values(collator, key)
-        except FallBack as reason:
-            refusal, values = reason.args, {}
         if refusal is not None:
             return (), {}, None, refusal
+        try:
+            values = self.values(collator, key)
+            if self.labelling.make is not None:
+                values = {**values, "labels": self.labelling.make(collator, names)}
+        except FallBack as reason:
+            return (), {}, None, reason.args
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
 
 
@@ -172,8 +181,9 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
     torch = tensors.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
     if torch is None:
         check_device(spec.framework)
-    known = spec.facts is not None and torch is not None
-    facts = (*(spec.facts or ()), *((CALL, call, None, result) for call, result in torch or ())) if known else ()
+    calls = None if torch is None else tuple((CALL, call, None, result) for call, result in torch)
+    known = joined_facts(spec.facts, spec.labelling.facts, calls)
+    facts = known or ()
     if imitated.compares(twin := getattr(collator, "_imitates", "")):
         spec, facts = spec._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, twin, None))
     recipe = _core.Recipe(spec, facts, interop())
@@ -185,7 +195,7 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
         which = "the same keys" if spec.names is None else f"the columns {list(spec.names)}"
         why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
         raise FallBack(*(spec.mismatch or why))
-    if known and columns is None:
+    if known is not None and columns is None:
         collator._remember(spec, recipe)
     if batch is False:
         raise FallBack("a row is longer than the batch may be", "truncate the rows when you tokenize them")

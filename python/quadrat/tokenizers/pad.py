@@ -19,7 +19,7 @@ from quadrat.planning.compared import compared, is_due_anew, of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, log_once, raise_as_it_is, raise_clearer, raise_saying, require_known
+from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, make
 from quadrat.planning.remembering import Remembering
@@ -142,7 +142,7 @@ def _compared(method: TokenizerPad, encoded_inputs: Any, return_tensors: Any) ->
     def reference(given: Any) -> Any:
         return originals.PAD(method.tokenizer, given, **asked)
 
-    return compared(method, encoded_inputs, ours, reference, raises=raise_as_it_is)
+    return compared(method, encoded_inputs, ours, reference, explains=False)
 
 
 def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoReturn:
