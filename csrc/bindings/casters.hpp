@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -45,9 +46,30 @@ inline py::object taken(PyObject* made) {
     return py::reinterpret_steal<py::object>(made);
 }
 
+// The parts of an error's text, put together; numbers are written out.
+template <typename... Parts>
+std::string message(const Parts&... parts) {
+    const auto text = [](const auto& part) {
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
+            return std::to_string(part);
+        } else {
+            return std::string(part);
+        }
+    };
+    return (... + text(parts));
+}
+
+template <typename T>
+Span<const T> span_of(const std::vector<T>& numbers) {
+    return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
+}
+
 // An address that Python gives as an int: a pointer to whatever the function reads or writes there.
 struct Address {
     std::uintptr_t value = 0;
+
+    Address() = default;
+    Address(const void* pointer) : value(reinterpret_cast<std::uintptr_t>(pointer)) {}
 
     template <typename T>
     operator T*() const {

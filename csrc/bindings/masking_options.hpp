@@ -17,8 +17,7 @@ using PhiloxOptions = std::tuple<std::uint64_t, std::uint32_t, double, double, d
 
 inline void check_vocab_size(std::int64_t size) {
     if (size < 1 || size >= most_tokens) {
-        throw py::value_error("vocab_size must be between 1 and " + std::to_string(most_tokens - 1) + ", not " +
-                              std::to_string(size));
+        throw py::value_error(message("vocab_size must be between 1 and ", most_tokens - 1, ", not ", size));
     }
 }
 
@@ -36,7 +35,7 @@ inline std::string text_of(double value) { return py::str(py::float_(value)); }
 
 inline void check_probability(const char* name, double value) {
     if (!(value >= 0 && value <= 1)) {  // nor NaN
-        throw py::value_error(std::string(name) + " must be between 0 and 1, not " + text_of(value));
+        throw py::value_error(message(name, " must be between 0 and 1, not ", text_of(value)));
     }
 }
 
@@ -47,8 +46,8 @@ inline PhiloxMasking checked_masking(const PhiloxOptions& options) {
     check_probability("mask_replace_prob", mask);
     check_probability("random_replace_prob", random);
     if (mask + random > 1) {
-        throw py::value_error("mask_replace_prob and random_replace_prob must not exceed 1 together: " + text_of(mask) +
-                              " + " + text_of(random));
+        throw py::value_error(message("mask_replace_prob and random_replace_prob must not exceed 1 together: ",
+                                      text_of(mask), " + ", text_of(random)));
     }
     check_vocab_size(vocab_size);
     return philox_masking(seed, epoch, p, mask, random, mask_id, vocab_size);

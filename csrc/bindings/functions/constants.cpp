@@ -62,11 +62,11 @@ std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& 
     const auto [code, row, position] = failure;
     for (const Reason& reason : reasons) {
         if (static_cast<std::uint8_t>(reason.code) == code) {
-            return (row < 0 ? "the column" : "row " + std::to_string(row)) +
-                   (position < 0 ? "" : ", position " + std::to_string(position)) + " " + reason.words;
+            return message(row < 0 ? "the column" : message("row ", row),
+                           position < 0 ? "" : message(", position ", position), " ", reason.words);
         }
     }
-    throw py::value_error("no status has the code " + std::to_string(code));
+    throw py::value_error(message("no status has the code ", code));
 }
 
 // What this build is: for show_config().

@@ -94,8 +94,7 @@ public:
             Status status;
             {
                 const py::gil_scoped_release release;  // a long copy between raw pointers
-                status = concat_padded({all.data(), static_cast<std::int64_t>(all.size())}, widest, token_, fill.data(),
-                                       fill.size(), fresh->data(), rows);
+                status = concat_padded(span_of(all), widest, token_, fill.data(), fill.size(), fresh->data(), rows);
             }
             if (!status) {
                 throw std::invalid_argument("the bytes of a token must be a multiple of those of the padding value");
@@ -111,9 +110,7 @@ public:
     }
 
     // The same batches in memory of their own. Throws std::bad_alloc.
-    Gathered copy(std::size_t count) const {
-        return retyped(count, {reinterpret_cast<std::uintptr_t>(memory_->data())}, token_);
-    }
+    Gathered copy(std::size_t count) const { return retyped(count, memory_->data(), token_); }
     // Batches of the same rows and widths, whose tokens are at `data`. Throws std::bad_alloc.
     Gathered retyped(std::size_t count, Address data, std::size_t token) const {
         Gathered other(token);
@@ -143,7 +140,7 @@ public:
 
     std::size_t bytes(std::size_t count) const {
         if (count > size()) {
-            throw py::index_error("there are " + std::to_string(size()) + " batches, not " + std::to_string(count));
+            throw py::index_error(message("there are ", size(), " batches, not ", count));
         }
         return count == 0 ? 0 : batches_[count - 1].end;
     }

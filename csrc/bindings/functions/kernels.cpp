@@ -1,20 +1,53 @@
-// Kernels one by one, for outputs that are not a batch.
+// Kernels one by one, for outputs that are not a batch, and for token budgets and packs, see python/quadrat/batching.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
+#include <tuple>
 
+#include "../../kernels/batches.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
 #include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/order_rows.hpp"
+#include "../../kernels/pack_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
+#include "../../kernels/plan_shapes.hpp"
+#include "../../kernels/watch.hpp"
 #include "../classes.hpp"
-#include "ints.hpp"
+#include "../input/python_number.hpp"
+#include "../input/view.hpp"
+#include "../input/walk.hpp"
 
 namespace quadrat {
 namespace {
+
+// Arrays of int64 for functions that are called once an epoch: pybind11 checks their type, and each function their
+// size.
+using Ints = py::array_t<std::int64_t, py::array::c_style>;
+
+// Another type, or an array that is not contiguous, raises TypeError: results are not written to a converted copy.
+py::arg array_arg(const char* name) { return py::arg(name).noconvert(); }
+
+Span<const std::int64_t> span_of(const Ints& array) { return {array.data(), array.size()}; }
+Span<std::int64_t> span_to(Ints& array) { return {array.mutable_data(), array.size()}; }
+
+// Ends a kernel, with or without the GIL, where a signal handler raises, as that of Ctrl-C does.
+void look_for_signals() {
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) {
+        throw py::error_already_set();
+    }
+}
+
+void require_size(const Ints& array, std::int64_t size, const char* name) {
+    if (array.size() != size) {
+        throw py::value_error(message(name, " must have ", size, " numbers, not ", array.size()));
+    }
+}
 
 // Rows of flat values by their numbers, one after the other. Row r lies between bounds[r] and bounds[r + 1].
 Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const Ints& bounds, const Ints& numbers,
@@ -46,9 +79,155 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const I
     return copy_rows({rows.data(), numbers.size()}, {start.data(), numbers.size()}, kind, out, out_size);
 }
 
+// As `quadrat.batching.token_budget` names them.
+using BudgetParts = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
+
+Budget budget_of(const BudgetParts& parts) {
+    const auto [tokens, rows, multiple_of, padded] = parts;
+    return {tokens, rows, multiple_of, padded};
+}
+
+Batch* batches_in(Ints& array) { return reinterpret_cast<Batch*>(array.mutable_data()); }
+
+// Memory whose pages are only there once they are written.
+std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
+    return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
+}
+
+std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets,
+                                     const std::optional<Ints>& counts, std::int64_t max_count) {
+    const auto how = static_cast<Fit>(fit);
+    std::int64_t packs = 0;
+    const std::int64_t count = lengths.size();
+    require_size(rows, count, "rows");
+    require_size(offsets, count + 1, "offsets");
+    if (counts) {
+        require_size(*counts, count, "counts");
+    }
+    // Before the scratch is sized by them.
+    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || max_length < 1 || max_count < 0 ||
+        (how == Fit::first && counts) ||
+        (how == Fit::best && (max_length > most_in_pack || (counts && max_count >= most_in_pack / (max_length + 1))))) {
+        return {Status{Code::bad_argument}, packs};
+    }
+    const SecondLimit second{counts ? counts->data() : nullptr, max_count};
+    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how, second));
+    Watch watch(&look_for_signals);
+    const Status status = pack_rows(span_of(lengths), max_length, how, second, scratch.get(), rows.mutable_data(),
+                                    offsets.mutable_data(), &packs, watch);
+    return {status, packs};
+}
+
+std::pair<Status, std::int64_t> plan(const Ints& lengths, const BudgetParts& budget, std::int64_t window, Ints& order,
+                                     Ints& batches) {
+    std::int64_t count = 0;
+    require_size(order, lengths.size(), "order");
+    require_size(batches, 3 * lengths.size(), "batches");
+    const auto spare = scratch_of(std::min<std::int64_t>(window, lengths.size()));
+    Watch watch(&look_for_signals);
+    const Status status = plan_batches(span_of(lengths), budget_of(budget), window, span_to(order), spare.get(),
+                                       batches_in(batches), &count, watch);
+    return {status, count};
+}
+
+bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, Ints& batches, std::int64_t count,
+             std::int64_t ranks, const std::optional<Ints>& step_order, Ints& out) {
+    const std::int64_t steps = ranks < 1 ? 0 : out.size() / 3 / ranks;
+    require_size(out, 3 * steps * ranks, "out");
+    require_size(batches, 3 * balance_batches_room(count, ranks, steps), "batches");
+    if (step_order) {
+        require_size(*step_order, steps, "step_order");
+    }
+    const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
+    Watch watch(&look_for_signals);
+    return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
+                                             count, ranks, steps, step_order ? step_order->data() : nullptr,
+                                             scratch.get(), batches_in(out), watch));
+}
+
+Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& costs, Ints& chosen) {
+    require_size(counts, widths.size(), "counts");
+    require_size(rows, widths.size(), "rows");
+    const auto scratch = scratch_of(plan_shapes_scratch(widths.size(), costs.size()));
+    const Widths given{span_of(widths), counts.data(), rows.data()};
+    Watch watch(&look_for_signals);
+    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen), watch);
+}
+
+bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
+    Watch watch(&look_for_signals);
+    return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out), watch));
+}
+
+constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
+
+// The length of a list or tuple of numbers or texts, or of a value of the type `kind`; -1 for everything else, such as
+// rows of rows, and for no value.
+std::int64_t length_of(PyObject* value, const py::handle& kind) {
+    if (value == nullptr) {
+        return -1;
+    }
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        const std::int64_t size = PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
+        const py::object first = size > 0 ? item_of(value, 0) : py::object();
+        Kind number{};
+        return !first || number_kind(first.ptr(), &number) || PyUnicode_CheckExact(first.ptr()) ? size : -1;
+    }
+    const std::int64_t length = py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
+    if (length < 0) {
+        clear_error();
+    }
+    return length;
+}
+
+// Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
+// that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
+Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
+                   Ints& out, const Interop& interop) {
+    std::int64_t* const lengths = out.mutable_data();
+    PlainDicts dicts(interop);
+    Watch watch(&look_for_signals);
+    Py_ssize_t row = first;
+    for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
+        py::object value = item_of(rows.ptr(), row);
+        if (!value) {
+            return row;
+        }
+        if (!name.is_none() && !PyList_CheckExact(value.ptr())) {
+            const py::object dict = dicts.dict_of(value);
+            if (!dict && !bare) {
+                return row;
+            }
+            value = dict ? Walk::lookup(dict, name.ptr()) : std::move(value);
+        } else if (!name.is_none() && !bare) {
+            return row;
+        }
+        // Of the other types, Python has looked at one value.
+        const bool deep = value && (interop.is_ndarray(value.ptr())
+                                        ? py::detail::array_proxy(value.ptr())->nd > 1
+                                        : interop.is_tensor(value.ptr()) && value.attr("ndim").cast<int>() > 1);
+        lengths[row] = deep ? -1 : length_of(value.ptr(), kind);
+        if (lengths[row] < 0) {
+            return row;
+        }
+        watch.after(steps_of_a_row);
+    }
+    return row;
+}
+
 }  // namespace
 
 void register_kernels(py::module_& m) {
+    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
+    m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
+          array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
+    m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
+    m.def("plan_batches", &plan, array_arg("lengths"), "budget"_a, "window"_a, array_arg("order"), array_arg("batches"),
+          WithoutGil());
+    m.def("plan_shapes", &shapes, array_arg("widths"), array_arg("counts"), array_arg("rows"), array_arg("costs"),
+          array_arg("chosen"), WithoutGil());
+    m.def("balance_batches", &balance, array_arg("lengths"), "budget"_a, array_arg("order"), array_arg("batches"),
+          "count"_a, "ranks"_a, array_arg("step_order"), array_arg("out"), WithoutGil());
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),
           "out"_a, "out_size"_a, WithoutGil());
     m.def(

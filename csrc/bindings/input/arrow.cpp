@@ -40,7 +40,7 @@ bool is_struct(const arrow::Schema& schema) {
 bool has_null_rows(const arrow::Array& array, const arrow::Where& where) {
     const void* const bits = array.n_buffers > 0 && array.buffers != nullptr ? array.buffers[0] : nullptr;
     if (bits == nullptr && array.null_count > 0) {
-        arrow::refuse(where, std::to_string(array.null_count) + " rows are null, and no buffer says which");
+        arrow::refuse(where, array.null_count, " rows are null, and no buffer says which");
     }
     return bits != nullptr && array.null_count != 0 &&
            !all_set(static_cast<const std::uint8_t*>(bits), array.offset, array.length);
@@ -113,7 +113,7 @@ std::shared_ptr<Imported> import(const py::object& source) {
     }
     const py::tuple capsules = source.attr("__arrow_c_array__")();
     if (capsules.size() != 2) {
-        throw py::value_error("__arrow_c_array__ gives two capsules, not " + std::to_string(capsules.size()));
+        throw py::value_error(message("__arrow_c_array__ gives two capsules, not ", capsules.size()));
     }
     const py::scoped_critical_section lock{capsules[0], capsules[1]};
     take(unpack<arrow::Schema>(capsules[0], "arrow_schema"), &imported->schema);

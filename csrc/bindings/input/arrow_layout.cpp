@@ -32,7 +32,7 @@ std::string metadata_of(const Schema& schema, const char* wanted, const Where& w
         std::memcpy(&read, at, sizeof read);
         at += sizeof read;
         if (read < 0) {
-            refuse(where, "its metadata has a size of " + std::to_string(read));
+            refuse(where, "its metadata has a size of ", read);
         }
         return read;
     };
@@ -79,7 +79,7 @@ std::int64_t fixed_size(const std::string& format, const Where& where) {
     const char* const end = format.data() + format.size();
     const auto [read, error] = std::from_chars(format.data() + std::strlen("+w:"), end, size);
     if (error != std::errc() || read != end || size < 0) {
-        refuse(where, "'" + format + "' is not a type");
+        refuse(where, "'", format, "' is not a type");
     }
     return size;
 }
@@ -90,35 +90,30 @@ void check_buffers(const FlatType& type, const Array& array, const Where& where)
     const bool is_even = type.layout == Layout::list && type.offset_bytes == 0;
     const std::int64_t buffers = is_text ? 3 : is_even ? 1 : 2, last = array.offset + array.length;
     if (array.n_buffers != buffers || array.buffers == nullptr) {
-        refuse(where, "it has " + std::to_string(array.buffers == nullptr ? 0 : array.n_buffers) +
-                          " buffers where its type '" + type.format + "' has " + std::to_string(buffers));
+        refuse(where, "it has ", array.buffers == nullptr ? 0 : array.n_buffers, " buffers where its type '",
+               type.format, "' has ", buffers);
     }
     if (array.null_count > 0 && array.buffers[0] == nullptr) {
-        refuse(where, std::to_string(array.null_count) + " elements are null, and no buffer says which");
+        refuse(where, array.null_count, " elements are null, and no buffer says which");
     }
     if (buffers > 1 && last > 0 && array.buffers[1] == nullptr) {
-        refuse(where, "it has no buffer of " + std::string(type.offset_bytes > 0 ? "offsets" : "values"));
+        refuse(where, "it has no buffer of ", type.offset_bytes > 0 ? "offsets" : "values");
     }
     if (array.dictionary != nullptr) {
-        refuse(where, "it has a dictionary, and its type '" + type.format + "' has none");
+        refuse(where, "it has a dictionary, and its type '", type.format, "' has none");
     }
     if (type.fixed > 0 && last > array.children[0]->length / type.fixed) {
-        refuse(where, std::to_string(last) + " lists of " + std::to_string(type.fixed) + " elements do not fit into " +
-                          std::to_string(array.children[0]->length));
+        refuse(where, last, " lists of ", type.fixed, " elements do not fit into ", array.children[0]->length);
     }
 }
 
 }  // namespace
 
-void refuse(const Where& where, const std::string& what) {
+void refuse_text(const Where& where, const std::string& what) {
     const bool named = where.column != nullptr && *where.column != '\0';
-    std::string message = named ? "column '" + std::string(where.column) + "': " : std::string();
-    message += "the Arrow data is damaged: " + what;
-    if (where.depth > 0) {
-        message +=
-            " (the elements of its lists" + (where.depth > 1 ? ", level " + std::to_string(where.depth) : "") + ")";
-    }
-    throw py::value_error(message);
+    const std::string level = where.depth > 1 ? message(", level ", where.depth) : "";
+    throw py::value_error(message(named ? message("column '", where.column, "': ") : "", "the Arrow data is damaged: ",
+                                  what, where.depth > 0 ? message(" (the elements of its lists", level, ")") : ""));
 }
 
 void check(const Schema& schema, const Where& where) {
@@ -134,10 +129,10 @@ void check(const Array& array, const Where& where) {
     const bool possible = array.length >= 0 && array.offset >= 0 && array.length <= most_elements &&
                           array.offset <= most_elements - array.length;
     if (!possible) {
-        refuse(where, "it has length " + std::to_string(array.length) + " at offset " + std::to_string(array.offset));
+        refuse(where, "it has length ", array.length, " at offset ", array.offset);
     }
     if (array.null_count < -1 || array.null_count > array.length) {
-        refuse(where, std::to_string(array.null_count) + " of " + std::to_string(array.length) + " elements are null");
+        refuse(where, array.null_count, " of ", array.length, " elements are null");
     }
 }
 
@@ -147,7 +142,7 @@ FlatType type_of(const Schema& schema, const Where& where) {
         refuse(where, "its schema has no format");
     }
     if (where.depth > most_levels) {
-        refuse(where, "lists lie in lists on more than " + std::to_string(most_levels) + " levels");
+        refuse(where, "lists lie in lists on more than ", most_levels, " levels");
     }
     FlatType type;
     type.format = metadata_of(schema, "ARROW:extension:name", where);
@@ -190,8 +185,7 @@ FlatArray flat_array(const FlatType& type, const Array& array, std::int64_t firs
                      const Where& where) {
     check(array, where);
     if (first + length > array.length) {
-        refuse(where, "it has " + std::to_string(array.length) + " rows where the table has " +
-                          std::to_string(first + length));
+        refuse(where, "it has ", array.length, " rows where the table has ", first + length);
     }
     FlatArray flat;
     flat.first = array.offset + first;

@@ -54,7 +54,12 @@ struct Where {
 };
 
 // Throws ValueError: the data contradicts itself.
-[[noreturn]] void refuse(const Where& where, const std::string& what);
+[[noreturn]] void refuse_text(const Where& where, const std::string& what);
+
+template <typename... Parts>
+[[noreturn]] void refuse(const Where& where, const Parts&... parts) {
+    refuse_text(where, message(parts...));
+}
 
 // Throw ValueError for a schema that was released, and an array that was or has an impossible length.
 void check(const Schema& schema, const Where& where);
@@ -64,12 +69,11 @@ void check(const Array& array, const Where& where);
 template <typename Part>
 void check_children(const Part& part, std::int64_t children, const Where& where) {
     if (part.n_children != children || children < 0) {
-        refuse(where, "it has " + std::to_string(part.n_children) + " children where its type has " +
-                          std::to_string(children < 0 ? 0 : children));
+        refuse(where, "it has ", part.n_children, " children where its type has ", children < 0 ? 0 : children);
     }
     for (std::int64_t i = 0; i < children; ++i) {
         if (part.children == nullptr || part.children[i] == nullptr) {
-            refuse(where, "its child " + std::to_string(i) + " is missing");
+            refuse(where, "its child ", i, " is missing");
         }
     }
 }

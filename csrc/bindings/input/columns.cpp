@@ -87,8 +87,7 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         } else {
             char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
             PyObject* const owner = column.owners[at].ptr();
-            status = nested ? decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind},
-                                            {column.trailing.data(), static_cast<std::int64_t>(column.trailing.size())},
+            status = nested ? decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind}, span_of(column.trailing),
                                             column.inner, kind, target)
                             : decode_row(owner, row, kind, target, stream);
         }
@@ -131,7 +130,7 @@ std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
     return result;
 }
 
-Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, Address out,
                      std::int64_t out_size) const {
     std::optional<NoUserCode> meanwhile;
     if (const Status found = see_again(column, &meanwhile); !found) {
@@ -140,7 +139,7 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
     if (column.objects) {
         return copy_python_rows(column, start, kind, out, out_size);
     }
-    const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
+    const Span<const Row> rows = span_of(column.rows);
     if (column.total * column.inner < worth_releasing) {
         return copy_rows(rows, start, kind, out, out_size);
     }
@@ -163,7 +162,7 @@ bool Columns::steps_forward(std::size_t index) const {
     });
 }
 
-Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side,
+Status Columns::pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side,
                     const py::handle& value) const {
     const Column& column = at(index);
     const auto count = static_cast<std::int64_t>(column.rows.size());
@@ -194,7 +193,7 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
     return status;
 }
 
-Status Columns::pad_joined(std::size_t first, std::size_t second, void* out, Kind kind, std::int64_t width,
+Status Columns::pad_joined(std::size_t first, std::size_t second, Address out, Kind kind, std::int64_t width,
                            const py::handle& value) const {
     const std::vector<std::int64_t>&one = at(first).lengths, &two = at(second).lengths;
     const auto count = static_cast<std::int64_t>(one.size());
@@ -220,12 +219,12 @@ Status Columns::pad_joined(std::size_t first, std::size_t second, void* out, Kin
     return status ? fill_gaps({lengths.data(), count}, width, 1, Side::right, kind, &fill, out) : status;
 }
 
-Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
+Status Columns::flatten(std::size_t index, Address out, Kind kind, std::int64_t out_size) const {
     const std::vector<std::int64_t> offsets = at(index).offsets();
     return place(index, {offsets.data(), count(index)}, out, kind, out_size);
 }
 
-Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind,
+Status Columns::place(std::size_t index, Span<const std::int64_t> start, Address out, Kind kind,
                       std::int64_t out_size) const {
     const Column& column = at(index);
     if (!only(column, row_forms)) {
@@ -241,7 +240,7 @@ Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* o
     return copy(column, {elements.data(), start.size}, kind, out, out_size * column.inner);
 }
 
-Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
+Status Columns::numbers(std::size_t index, Address out, Kind kind) const {
     const Column& column = at(index);
     if (!only(column, form_number | form_scalar | form_tensor_number)) {
         return {Code::wrong_type};
@@ -261,7 +260,7 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     return {};
 }
 
-Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const {
+Status Columns::attention_mask(std::size_t index, Address out, Kind kind, std::int64_t width, Side side) const {
     return quadrat::attention_mask(at(index).all_lengths(), width, side, kind, out);
 }
 

@@ -108,7 +108,7 @@ struct Column {
     void see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions);
     // The facts about a row of form_other, before it is seen.
     void see_other(PyObject* value);
-    Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
+    Span<const std::int64_t> all_lengths() const { return span_of(lengths); }
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
     std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
@@ -156,7 +156,7 @@ public:
 
     // Row i becomes `lengths[i]` of its tokens, from starts[i] on. The rows must lie in memory that stays where it is.
     // Throws ValueError for others, and where a row has no such tokens.
-    void cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths);
+    void cut(std::size_t index, Address starts, Address lengths);
 
     // What a decision about this batch can depend on, six bytes a column: forms, first form, kinds (two bytes), Lengths
     // and Trait. bounded: whether the width of the batch does not follow from its rows.
@@ -168,22 +168,23 @@ public:
     bool steps_forward(std::size_t index) const;
 
     // The writers write to memory of the caller; widths, starts and sizes are in tokens.
-    Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
+    Status pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
     // The rows of `first`, each with that of `second` after it, padded on the right.
-    Status pad_joined(std::size_t first, std::size_t second, void* out, Kind kind, std::int64_t width,
+    Status pad_joined(std::size_t first, std::size_t second, Address out, Kind kind, std::int64_t width,
                       const py::handle& value) const;
-    Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
+    Status flatten(std::size_t index, Address out, Kind kind, std::int64_t out_size) const;
     // Row i goes to out[start[i]].
-    Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;
-    Status numbers(std::size_t index, void* out, Kind kind) const;
-    Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const;
+    Status place(std::size_t index, Span<const std::int64_t> start, Address out, Kind kind,
+                 std::int64_t out_size) const;
+    Status numbers(std::size_t index, Address out, Kind kind) const;
+    Status attention_mask(std::size_t index, Address out, Kind kind, std::int64_t width, Side side) const;
 
 private:
     // Looks at what other columns hold, and takes them in.
     void take_over(Columns* others, const Interop& interop);
     // Sees where the rows are, which is so for as long as `meanwhile` lives. Not ok where one is another row now.
     Status see_again(const Column& column, std::optional<NoUserCode>* meanwhile) const;
-    Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+    Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, Address out,
                 std::int64_t out_size) const;
 
     py::object interop_owner_;

@@ -36,9 +36,8 @@ Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std
     }
     const Bounds found{read_offset(type, array, physical), read_offset(type, array, physical + 1)};
     if (found.begin < 0 || found.end < found.begin || found.end > size) {
-        throw py::value_error("its offsets run from " + std::to_string(found.begin) + " to " +
-                              std::to_string(found.end) + " of " + std::to_string(size) +
-                              " values: the data is damaged");
+        throw py::value_error(message("its offsets run from ", found.begin, " to ", found.end, " of ", size,
+                                      " values: the data is damaged"));
     }
     return found;
 }
@@ -123,11 +122,7 @@ constexpr PyObject* (*objects_at[kind_count])(const char*) = {
 };
 
 py::object number(const Row& row) {
-    PyObject* const made = objects_at[static_cast<int>(row.kind)](static_cast<const char*>(row.data));
-    if (made == nullptr) {
-        throw py::error_already_set();
-    }
-    return py::reinterpret_steal<py::object>(made);
+    return taken(objects_at[static_cast<int>(row.kind)](static_cast<const char*>(row.data)));
 }
 
 // Numbers that a Python list of them would hold alike; uint64 may hold more than an int64, and bools are bits.

@@ -169,6 +169,7 @@ void Columns::take_over(Columns* others, const Interop& interop) {
 void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
                          const Trailing& trailing) {
     const std::int64_t* const bound = offsets;
+    const char* const first = values;
     const std::int64_t inner = elements_of(trailing);
     if (inner < 0) {
         throw py::value_error("no memory holds tokens of such a shape");
@@ -176,25 +177,24 @@ void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Ad
     const auto item = static_cast<std::int64_t>(item_size(kind));
     LongestRow longest;
     if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
-        throw py::value_error("offsets must start at 0, must not decrease and must not exceed " +
-                              std::to_string(values_size) + ", the number of values: row " +
-                              std::to_string(status.row) + " breaks this");
+        throw py::value_error(message("offsets must start at 0, must not decrease and must not exceed ", values_size,
+                                      ", the number of values: row ", status.row, " breaks this"));
     }
     Column column(count);
     column.trailing = trailing;  // also of no rows
     column.inner = inner;
     for (std::int64_t i = 0; i < count; ++i) {
-        const Address data{values.value + static_cast<std::uintptr_t>(bound[i] * inner * item)};
-        column.add({data, bound[i + 1] - bound[i], item, kind}, form_array | (trailing.empty() ? 0U : form_deep),
-                   trailing);
+        column.add({first + bound[i] * inner * item, bound[i + 1] - bound[i], item, kind},
+                   form_array | (trailing.empty() ? 0U : form_deep), trailing);
     }
     columns.push_back(std::move(column));
 }
 
-void Columns::cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths) {
+void Columns::cut(std::size_t index, Address starts_at, Address lengths_at) {
+    const std::int64_t *const starts = starts_at, *const lengths = lengths_at;
     const Column& whole = at(index);
     const auto count = static_cast<std::int64_t>(whole.rows.size());
-    if (whole.objects || whole.movable || starts.size != count || lengths.size != count) {
+    if (whole.objects || whole.movable) {
         throw py::value_error("only rows that lie in memory can be cut, one start and one length for each");
     }
     Column part(count);
@@ -202,8 +202,8 @@ void Columns::cut(std::size_t index, Span<const std::int64_t> starts, Span<const
         Row row = whole.rows[static_cast<std::size_t>(i)];
         const std::int64_t tokens = whole.lengths[static_cast<std::size_t>(i)];
         if (starts[i] < 0 || lengths[i] < 0 || starts[i] > tokens || lengths[i] > tokens - starts[i]) {
-            throw py::value_error("row " + std::to_string(i) + " has " + std::to_string(tokens) + " tokens, not " +
-                                  std::to_string(lengths[i]) + " from number " + std::to_string(starts[i]) + " on");
+            throw py::value_error(
+                message("row ", i, " has ", tokens, " tokens, not ", lengths[i], " from number ", starts[i], " on"));
         }
         row.data = static_cast<const char*>(row.data) + starts[i] * whole.inner * row.stride;
         row.length = lengths[i];

@@ -22,11 +22,11 @@ std::int64_t length_of(const py::object& values) {
 
 // What is wrong with the memory of a column, and where.
 [[noreturn]] void refuse_value(const py::handle& name, std::int64_t row, const py::value_error& error) {
-    throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
+    throw py::value_error(message("column '", text(name), "', row ", row, " of the table: ", error.what()));
 }
 
 [[noreturn]] void refuse_key(const std::string& key, std::int64_t size) {
-    throw py::index_error("row " + key + " is out of range: there are " + std::to_string(size) + " rows");
+    throw py::index_error(message("row ", key, " is out of range: there are ", size, " rows"));
 }
 
 std::int64_t in_range(std::int64_t key, std::int64_t size) {
@@ -63,8 +63,7 @@ std::int64_t looked_up(const FlatColumn& mapping, std::int64_t key) {
 Table::Table(py::tuple names, const py::list& columns, py::object fallback, std::vector<Look> looks)
     : names_(std::move(names)), fallback_(std::move(fallback)) {
     if (names_.size() != columns.size()) {
-        throw py::value_error("there are " + std::to_string(names_.size()) + " names for " +
-                              std::to_string(columns.size()) + " columns");
+        throw py::value_error(message("there are ", names_.size(), " names for ", columns.size(), " columns"));
     }
     looks.resize(names_.size());
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -72,8 +71,8 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
         const auto* const flat = py::isinstance<FlatColumn>(column) ? &column.cast<const FlatColumn&>() : nullptr;
         const std::int64_t size = flat != nullptr ? flat->size() : length_of(column);
         if (i > 0 && size != size_) {
-            throw py::value_error("column '" + text(names_[i]) + "' has " + std::to_string(size) + " rows where '" +
-                                  text(names_[0]) + "' has " + std::to_string(size_) + ": give one value per row");
+            throw py::value_error(message("column '", text(names_[i]), "' has ", size, " rows where '", text(names_[0]),
+                                          "' has ", size_, ": give one value per row"));
         }
         size_ = size;
         if (find(names_[i]) != static_cast<std::int64_t>(i)) {
@@ -117,11 +116,7 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
         }
         return value ? value : fallback_value(column, row);
     }
-    auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(found.values.ptr(), row));
-    if (!value) {
-        throw py::error_already_set();
-    }
-    return value;
+    return taken(PySequence_GetItem(found.values.ptr(), row));
 }
 
 void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
@@ -213,21 +208,14 @@ TableRows::TableRows(py::object table, const py::object& keys, const FlatColumn*
 }
 
 void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping) {
-    py::object fast = py::reinterpret_steal<py::object>(PySequence_Fast(keys.ptr(), "rows are given by numbers"));
-    fast = fast ? as_it_is_now(std::move(fast)) : fast;
-    if (!fast) {
-        throw py::error_already_set();
-    }
+    const py::object fast = as_it_is_now(taken(PySequence_Fast(keys.ptr(), "rows are given by numbers")));
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
     rows_.reserve(static_cast<std::size_t>(count));
     for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(fast.ptr()); ++i) {
         const auto item = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(fast.ptr(), i));
-        const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(item.ptr()));  // NumPy integers too
+        const py::object number = taken(PyNumber_Index(item.ptr()));  // NumPy integers too
         int overflow = 0;
-        const std::int64_t key = number ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : -1;
-        if (key == -1 && PyErr_Occurred() != nullptr) {
-            throw py::error_already_set();
-        }
+        const std::int64_t key = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
         if (overflow != 0) {
             refuse_key(text(number), size);
         }

@@ -178,10 +178,7 @@ py::object item_of(PyObject* sequence, Py_ssize_t i) {
 }
 
 py::object as_it_is_now(py::object sequence) {
-    if (free_threaded && PyList_CheckExact(sequence.ptr())) {
-        sequence = py::reinterpret_steal<py::object>(PyList_AsTuple(sequence.ptr()));
-    }
-    return sequence;
+    return free_threaded && PyList_CheckExact(sequence.ptr()) ? taken(PyList_AsTuple(sequence.ptr())) : sequence;
 }
 
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {

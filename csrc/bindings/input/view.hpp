@@ -17,7 +17,7 @@ inline bool is_sequence(const py::handle& object) {
 // A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
 py::object item_of(PyObject* sequence, Py_ssize_t i);
 
-// What other threads cannot change: without the GIL, a tuple in place of a list. Null where there is no memory for it.
+// What other threads cannot change: without the GIL, a tuple in place of a list.
 py::object as_it_is_now(py::object sequence);
 
 }  // namespace quadrat

@@ -38,7 +38,7 @@ std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
     std::vector<std::uint64_t> set;
     for (const std::int64_t id : ids) {
         if (id < 0 || id >= most_tokens) {
-            throw py::value_error("special_ids must be between 0 and 2**28 - 1, not " + std::to_string(id));
+            throw py::value_error(message("special_ids must be between 0 and 2**28 - 1, not ", id));
         }
         const auto at = static_cast<std::size_t>(id / 64);
         set.resize(std::max(set.size(), at + 1));
@@ -84,8 +84,7 @@ Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch
     const std::int64_t filled = batch.flat ? columns.at(batch.column).total : batch.count();
     std::fill(special + filled, special + batch.count(), std::uint8_t{1});
     if (special_ < 0) {
-        special_tokens(batch.ids, filled, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
-                       special);
+        special_tokens(batch.ids, filled, span_of(special_set_), special);
         return {};
     }
     const auto index = static_cast<std::size_t>(special_);
@@ -143,8 +142,7 @@ void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* of
                              std::uint8_t* words) const {
     const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
     if (special == nullptr) {
-        special_tokens(ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
-                       derived.get());
+        special_tokens(ids, count, span_of(special_set_), derived.get());
         special = derived.get();
     }
     if (offsets == nullptr) {

@@ -34,7 +34,7 @@ struct Scratch {
 // then, and orders from `numpy.random`, the shuffler.
 Status draw(const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
             Scratch* scratch) {
-    const SpanRule rule{{contexts.data(), static_cast<std::int64_t>(contexts.size())}, shuffler.is_none() ? 0 : 1};
+    const SpanRule rule{span_of(contexts), shuffler.is_none() ? 0 : 1};
     const auto choose = [&](rng::IntegerDraws& draws) {
         return choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
     };
@@ -65,8 +65,7 @@ void register_permutation_mask(py::module_& m) {
             const std::uint8_t* flags = functional;
             if (flags == nullptr) {
                 flags = scratch.functional.data();
-                special_tokens(ids, rows * width, {set.data(), static_cast<std::int64_t>(set.size())},
-                               scratch.functional.data());
+                special_tokens(ids, rows * width, span_of(set), scratch.functional.data());
             }
             permutation_mask({rows, width, scratch.chosen.data(), flags, scratch.order.data(), mask_id}, ids, labels,
                              perm_mask, target_mapping, scratch.ranks.data());

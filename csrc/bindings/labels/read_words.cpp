@@ -82,9 +82,6 @@ void ask_ahead(const Items& items, std::int64_t at) {
 
 Status read_words(PyObject* row, WordFormat format, std::int64_t length, std::int64_t* out) {
     const py::object owner = as_it_is_now(py::reinterpret_borrow<py::object>(row));
-    if (!owner) {
-        throw py::error_already_set();
-    }
     Items items{};
     if (!items_of(owner.ptr(), &items)) {
         return read_array(row, format == WordFormat::offsets ? 2 : 1, length, out);

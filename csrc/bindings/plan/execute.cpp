@@ -16,7 +16,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
         if (action < 0 || action > static_cast<int>(Action::chain_marks)) {
-            throw py::value_error("no action has the number " + std::to_string(action));
+            throw py::value_error(message("no action has the number ", action));
         }
         parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
     }

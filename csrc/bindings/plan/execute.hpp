@@ -6,10 +6,6 @@
 
 namespace quadrat {
 
-inline Span<const std::int64_t> span_of(const std::vector<std::int64_t>& numbers) {
-    return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
-}
-
 // The outputs of one batch. Columns, plan and layout must outlive it.
 class Execution {
 public:

@@ -59,11 +59,13 @@ py::object runner(const py::object& recipes) {
     static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_recipes)),
                                  METH_FASTCALL, "run(collator, features): the batch, why it falls back, or None."};
     static_cast<void>(recipes.cast<const Recipes&>());  // the function itself does not ask what it was given
-    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, recipes.ptr()));
-    if (!function) {
+    return taken(PyCFunction_New(&method, recipes.ptr()));
+}
+
+void update(const py::object& dict, const py::object& more) {
+    if (PyDict_Update(dict.ptr(), more.ptr()) != 0) {
         throw py::error_already_set();
     }
-    return function;
 }
 
 // Whether a column of numbers has one below 0. It is asked for each batch, so it looks at Python's ints as they are.
@@ -237,14 +239,9 @@ py::object Recipe::wrapped(py::object data) const {
         return data;
     }
     auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
-    auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
-    if (!batch) {
-        throw py::error_already_set();
-    }
-    auto state = py::reinterpret_steal<py::dict>(PyObject_GenericGetDict(batch.ptr(), nullptr));
-    if (!state || PyDict_Update(state.ptr(), attributes_.ptr()) != 0) {
-        throw py::error_already_set();
-    }
+    py::object batch = taken(type->tp_new(type, py::tuple().ptr(), nullptr));
+    const py::object state = taken(PyObject_GenericGetDict(batch.ptr(), nullptr));
+    update(state, attributes_);
     state["data"] = std::move(data);
     return batch;
 }
@@ -315,8 +312,8 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
             collator, names, step, py::make_tuple(static_cast<int>(status.code), status.row, status.position));
         return why.is_none() ? py::bool_(false) : why;
     }
-    if (held && PyDict_Update(batch.ptr(), held.ptr()) != 0) {
-        throw py::error_already_set();
+    if (held) {
+        update(batch, held);
     }
     if (counts) {
         (known ? known_batches : planned_batches).fetch_add(1, std::memory_order_relaxed);

@@ -67,13 +67,7 @@ void register_columns(py::module_& m) {
             "values"_a, "interop"_a)
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
              "trailing"_a = py::tuple())
-        .def(
-            "cut",
-            [](Columns& self, std::size_t index, Address starts, Address lengths) {
-                const std::int64_t count = self.count(index);
-                self.cut(index, {starts, count}, {lengths, count});
-            },
-            "index"_a, "starts"_a, "lengths"_a)
+        .def("cut", &Columns::cut, "index"_a, "starts"_a, "lengths"_a)
         .def("count", &Columns::count, "index"_a)
         .def(
             "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
@@ -106,23 +100,9 @@ void register_columns(py::module_& m) {
             "main"_a, "width"_a)
         .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a, "deferred"_a = py::none())
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
-        .def(
-            "pad",
-            [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t width, Side left,
-               const py::object& value) { return self.pad(index, out, kind, width, left, value); },
-            "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a, "value"_a)
-        .def(
-            "flatten",
-            [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t out_size) {
-                return self.flatten(index, out, kind, out_size);
-            },
-            "index"_a, "out"_a, "kind"_a, "out_size"_a)
-        .def(
-            "attention_mask",
-            [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t width, Side left) {
-                return self.attention_mask(index, out, kind, width, left);
-            },
-            "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a)
+        .def("pad", &Columns::pad, "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a, "value"_a)
+        .def("flatten", &Columns::flatten, "index"_a, "out"_a, "kind"_a, "out_size"_a)
+        .def("attention_mask", &Columns::attention_mask, "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a)
         .def(
             "lengths",
             [](const Columns& self, std::size_t index, Address out) {
