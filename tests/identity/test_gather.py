@@ -17,7 +17,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
-from quadrat.ops import _gathered
+from quadrat.ops import concat as joining
 from support import compare
 from support.nested import Pair, filled, leaves, overwritten, picture, structures
 
@@ -89,7 +89,7 @@ def test_eval_loop_container(data, concat, padding, elsewhere):
 
     `elsewhere`: tensors are taken for those of a GPU, whose numbers are not to be had by their address.
     """
-    is_array = mock.patch.object(_gathered, "in_host_memory", lambda array: isinstance(array, np.ndarray))
+    is_array = mock.patch.object(joining, "in_host_memory", lambda array: isinstance(array, np.ndarray))
     with is_array if elsewhere else contextlib.nullcontext():
         assert_same_containers(data, concat, padding)
 

@@ -153,7 +153,6 @@ class DeferredBatch(Mapping[str, Any]):
         return f"DeferredBatch({', '.join(columns)}; {self._size()})"
 
     def _repr_html_(self) -> str:
-        """The same as a table, for notebooks."""
         return table(f"DeferredBatch: {self._size()}", ("column", "shape", "dtype"), self._described())
 
     def _described(self) -> list[tuple[str, str, str]]:

@@ -87,8 +87,6 @@ _SOURCES = {
 
 
 class _Launches:
-    """Collects the columns of a batch, and launches the kernels that make them."""
-
     def __init__(self, plan: DeferredPlan, buffer: torch.Tensor) -> None:
         self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
         self._columns: list[PadColumn] = []

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrat.evaluation.atomic import HAS_GIL, Atomic
-from quadrat.ops._gathered import Grown, GrownRagged, concatenated
 from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
-from quadrat.ops.concat import concat_two
+from quadrat.ops.concat import Grown, GrownRagged, concat_two, concatenated
 from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
 from quadrat.ragged import Ragged
@@ -69,8 +68,6 @@ def _cloned(array: Any) -> Any:
 
 
 class _Listed(NamedTuple):
-    """Batches that stay apart: those before, and more."""
-
     before: Any
     more: list[Any]
 
@@ -127,7 +124,6 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         self._held = (None, None)
 
     def __repr__(self) -> str:
-        """How many rows it holds."""
         tensors, arrays = map(_rows_in, self._held)
         return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
 

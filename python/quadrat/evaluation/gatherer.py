@@ -82,7 +82,6 @@ class DistributedTensorGatherer(Atomic):
         return self._change(lambda held: (held, self._finalized(held)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The options, where the next rows go, and arrays of all rows."""
         return self._options() | {"_held": self._change(lambda held: (held, tuple(copy.deepcopy(held))))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

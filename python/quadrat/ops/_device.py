@@ -73,7 +73,6 @@ def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
 
 
 def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, padding_value: Any) -> torch.Tensor:
-    """`[rows, width, ...]`; rows are cut to the width."""
     values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)

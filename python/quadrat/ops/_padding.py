@@ -116,7 +116,6 @@ def whole(value: Any, name: str) -> int:
 
 
 def is_left(side: str) -> bool:
-    """True if padding goes to the left. Raises ValueError for an unknown side."""
     if side not in ("right", "left"):
         raise ValueError(f"padding_side must be 'right' or 'left', not {side!r}")
     return side == "left"

@@ -42,7 +42,6 @@ class RowBounds(NamedTuple):
 
 
 def seed_of(seed: Any) -> int:
-    """The seed as Philox takes it; None is 0. Raises TypeError or ValueError."""
     return 0 if seed is None else number_below(seed, "seed", 1 << 64)
 
 

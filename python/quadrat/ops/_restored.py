@@ -64,7 +64,8 @@ class Restoring(NamedTuple):
         return made
 
     def _array(self, arrays: Sequence[Any], name: str) -> Any:
-        first, tensors, shape = arrays[0], is_tensor(arrays[0]), arrays[0].shape
+        torch: Any = sys.modules["torch"] if is_tensor(arrays[0]) else None
+        first, shape = arrays[0], arrays[0].shape
         for rows, array in zip(self.numbers, arrays, strict=True):
             if array.ndim != first.ndim or array.shape[2:] != shape[2:]:
                 said = self._both(tuple(array.shape), rows, tuple(shape))
@@ -72,16 +73,15 @@ class Restoring(NamedTuple):
                     f"{name} has the shape {said}: only the second dimension may differ; give a list with one item for "
                     "each row instead"
                 )
-        promote = sys.modules["torch"].promote_types if tensors else np.promote_types
-        dtype = functools.reduce(promote, {array.dtype for array in arrays})
+        dtype = functools.reduce((torch or np).promote_types, {array.dtype for array in arrays})
         widths = {array.shape[1:2] for array in arrays}
         shape = self.total, *max(widths), *shape[2:]
         fill = self._padding_of(dtype, name) if len(widths) > 1 else 0
-        made = first.new_full(shape, fill, dtype=dtype) if tensors else np.full(shape, fill, dtype)
+        made = first.new_full(shape, fill, dtype=dtype) if torch else np.full(shape, fill, dtype)
         for rows, array in zip(self.places, arrays, strict=True):
-            at = sys.modules["torch"].from_numpy(rows).to(made.device) if tensors else rows
+            at = torch.from_numpy(rows).to(made.device) if torch else rows
             target = (at, slice(array.shape[1])) if len(widths) > 1 else at
-            made[target] = array.to(made) if tensors else array
+            made[target] = array.to(made) if torch else array
         return made
 
     def _padding_of(self, dtype: Any, name: str) -> Any:
@@ -132,7 +132,6 @@ def _mapped(function: Callable[[Any], Any], whole: Any) -> Any:
 
 
 def _like(model: Any, parts: dict[Any, Any]) -> Any:
-    """A mapping or a tuple of these parts, of the model's type."""
     if isinstance(model, Mapping):
         made: Any = copy.copy(model)
         for key, part in parts.items():
@@ -145,8 +144,7 @@ def _like(model: Any, parts: dict[Any, Any]) -> Any:
 def _structure(output: Any) -> Any:
     if is_tensor(output):
         return "tensor"
-    keys = frozenset(output) if isinstance(output, Mapping) else len(output) if isinstance(output, tuple) else None
-    return type(output), keys
+    return type(output), frozenset(output) if isinstance(output, Mapping) else _shown(output)
 
 
 def _shown(output: Any) -> str:

@@ -44,7 +44,6 @@ def layout_now(mask: Any) -> MaskLayout:
 
 
 def require_mask(mask: Any) -> None:
-    """Checks that a mask is a tensor of rows. Raises TypeError and ValueError."""
     if not isinstance(mask, torch.Tensor):
         raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
     if mask.dim() != 2:

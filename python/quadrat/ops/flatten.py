@@ -87,25 +87,21 @@ def flatten(
         dtype: the NumPy or torch dtype of the values; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
         align_to: pad each row to a multiple of this, as `quadrat.varlen.align` does: 2 x the context-parallel size, 16
-            for FP8. `pad_to_multiple_of` must be a multiple of it. Padding from `pad_to_multiple_of` or `total_length`
-            belongs to the last row.
-        total_length: instead of `pad_to_multiple_of`, the total itself. For static shapes of boundaries too, use
-            `quadrat.batching.FixedShapes`.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and such
-            code counts each token of it as a row.
-        kwargs_for: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
-            boundaries under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
-            `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "flash_attn":
-            `cu_seqlens_q`, `cu_seqlens_k`, `max_seqlen_q` and `max_seqlen_k`. "megatron": the fields of
-            `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`, `total_tokens`.
-            "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2 for the
-            second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows; "megatron"
-            has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`; and there is a
-            `padding_mask`, `[total]` bool, True where there is no token.
+            for FP8. `pad_to_multiple_of` must be a multiple of it; what it or `total_length` adds belongs to the last
+            row.
+        total_length: instead of `pad_to_multiple_of`, the total. `quadrat.batching.FixedShapes` fixes all shapes.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
+        kwargs_for: return a dict of `values`, `position_ids`, `seq_idx`, and the boundaries under the names of a
+            consumer. "transformers": `cu_seq_lens_q` and `_k`, `max_length_q` and `_k`. "varlen_attn", of torch:
+            `cu_seq_q` and `_k`, `max_q` and `_k`. "flash_attn": `cu_seqlens_q` and `_k`, `max_seqlen_q` and `_k`.
+            "megatron": the fields of `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q`
+            and `_kv`, `total_tokens`. "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2
+            for the second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows;
+            "megatron" has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`;
+            and there is a `padding_mask`, `[total]` bool, True where there is no token.
 
     Returns:
-        A `Flattened` of values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
-        `quadrat.varlen.align`. With `kwargs_for`, a dict.
+        A `Flattened`; with `align_to` an `Aligned`, see `quadrat.varlen.align`; with `kwargs_for` a dict.
 
     Raises:
         TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.

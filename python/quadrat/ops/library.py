@@ -78,11 +78,8 @@ def _require(condition: Any, message: Callable[[], str]) -> None:
 
 
 def _check_integers(name: str, numbers: Any, like: Any, count: Any) -> None:
-    shape = tuple(numbers.shape)
-    _require(
-        numbers.dim() == 1 and numbers.dtype in _INTEGERS,
-        lambda: f"{name} must be integers in one dimension, not {numbers.dtype} of shape {shape}",
-    )
+    shape, ints = tuple(numbers.shape), numbers.dim() == 1 and numbers.dtype in _INTEGERS
+    _require(ints, lambda: f"{name} must be integers in one dimension, not {numbers.dtype} of shape {shape}")
     _require(shape[0] == count, lambda: f"there must be {count} {name}, not {shape[0]}")
     _check_device(name, numbers, like)
 
@@ -130,12 +127,8 @@ def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_valu
 
 
 def _fake_flatten(values: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:
-    return (
-        values.new_empty((total, *values.shape[1:])),
-        values.new_empty(total, dtype=torch.int64),
-        values.new_empty(total, dtype=torch.int32),
-        values.new_empty(offsets.shape[0], dtype=torch.int32),
-    )
+    sizes = (total, torch.int64), (total, torch.int32), (offsets.shape[0], torch.int32)
+    return values.new_empty((total, *values.shape[1:])), *(values.new_empty(size, dtype=kind) for size, kind in sizes)
 
 
 _MASKING = (
@@ -156,13 +149,9 @@ def _check_masking(*args: Any, **kwargs: Any) -> None:
     ids, special = given["input_ids"], given.get("special_tokens_mask")
     _require(ids.dtype in _INTEGERS, lambda: f"input_ids must be integers, not {ids.dtype}")
     if special is not None:
-        _require(
-            special.shape == ids.shape and special.dtype in (*_INTEGERS, torch.bool),
-            lambda: (
-                f"special_tokens_mask must be integers or bools of shape {tuple(ids.shape)}, not {special.dtype} of "
-                f"{tuple(special.shape)}"
-            ),
-        )
+        fits, shapes = special.dtype in (*_INTEGERS, torch.bool), (tuple(ids.shape), tuple(special.shape))
+        said = "special_tokens_mask must be integers or bools of shape {}, not {} of {}"
+        _require(special.shape == ids.shape and fits, lambda: said.format(shapes[0], special.dtype, shapes[1]))
         _check_device("special_tokens_mask", special, ids)
     for name in ("row_keys", "lengths"):
         if given.get(name) is not None:
@@ -181,8 +170,7 @@ def _check_put(values: Any, indices: Any, size: Any) -> None:
 
 
 def _check_mask(mask: Any) -> None:
-    shape = tuple(mask.shape)
-    _require(mask.dim() == 2, lambda: f"the mask must be [rows, width], not {shape}")
+    _require(mask.dim() == 2, lambda: f"the mask must be [rows, width], not {tuple(mask.shape)}")
 
 
 def _mask_layout(mask: Any) -> Any:
@@ -191,14 +179,10 @@ def _mask_layout(mask: Any) -> Any:
 
 
 def _fake_mask_layout(mask: Any) -> Any:
-    rows = mask.shape[0]
-    total = torch.library.get_ctx().new_dynamic_size()
-    return (
-        mask.new_empty(total, dtype=torch.int64),
-        mask.new_empty(rows + 1, dtype=torch.int32),
-        mask.new_empty(rows, dtype=torch.int32),
-        torch.empty((), dtype=torch.int64, device="cpu"),
-    )
+    rows, total = mask.shape[0], torch.library.get_ctx().new_dynamic_size()
+    sizes = (total, torch.int64), (rows + 1, torch.int32), (rows, torch.int32)
+    longest = torch.empty((), dtype=torch.int64, device="cpu")
+    return *(mask.new_empty(size, dtype=kind) for size, kind in sizes), longest
 
 
 _define(

@@ -57,19 +57,17 @@ def mask_tokens(
     and its position in the row, not on other rows, padding or the device. `input_ids` may then be a CUDA tensor.
 
     Args:
-        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. For
-            `rng="philox"`, rows are along the last dimension.
+        input_ids: integers, a NumPy array or CPU torch tensor of any shape, with rows along the last dimension, or a
+            `Ragged`. They are not changed.
         mask_token_id: the id that masked tokens get.
         vocab_size: random tokens are drawn below this.
         special_tokens_mask: nonzero for tokens that are never masked, including padding; the shape of `input_ids`.
         special_ids: without a mask, the ids that are never masked.
-        offset_mapping: `[rows, width, 2]` character offsets for `input_ids` `[rows, width]`: masks whole words; the
-            draw of a word's first token decides.
+        offset_mapping: `[rows, width, 2]` character offsets: whole words are masked; a word's first token decides.
         mlm_probability: the probability that a token is masked.
         mask_replace_prob: the probability that a masked token becomes `mask_token_id`.
         random_replace_prob: the probability that it becomes a random token; the other masked tokens are kept.
-        generator: a CPU `torch.Generator` for tensors, a `numpy.random.Generator` for arrays; by default the library's
-            global generator.
+        generator: a CPU `torch.Generator` for tensors, `numpy.random.Generator` for arrays; by default the global one.
         rng: "torch", which draws as transformers does (for arrays from NumPy's generator), or "philox", counter-based.
         seed: with "philox", 0 to 2**64 - 1; None is 0.
         epoch: with "philox", 0 to 2**32 - 1.

@@ -29,9 +29,7 @@ NAMES["megatron"] = (
 )
 NAMES["mask"] = (("attention_mask", "documents"),)
 
-# The outputs that a batch has only where rows are padded one by one.
-_OF_PLACES = ("cu_seqlens_q_padded", "cu_seqlens_kv_padded")
-_PADDING_MASK = ("padding_mask", "gaps")
+_PADDING_MASK = ("padding_mask", "gaps")  # an output only where rows are padded one by one, as those of "_padded" are
 
 
 def check_names(names: Any) -> None:
@@ -45,7 +43,7 @@ def parts_of(names: str | None, *, aligned: bool) -> tuple[tuple[str, str], ...]
     found = () if names is None else NAMES[names]
     if aligned:
         return (*found, _PADDING_MASK)
-    return tuple((output, what) for output, what in found if output not in _OF_PLACES)
+    return tuple(part for part in found if not part[0].endswith("_padded"))
 
 
 def outputs() -> frozenset[str]:

@@ -49,8 +49,8 @@ def pad(
             kind of number. Rows of more dimensions (arrays, tensors, lists of equally long lists) may differ in the
             first. Tensors on a GPU are padded on that GPU, on the current stream.
         padding_side: where the padding goes, "right" or "left".
-        max_length: the padded length, in tokens; by default that of the longest row. On a GPU, the call then waits
-            for the offsets, unless they came from the CPU.
+        max_length: the padded length, in tokens; by default that of the longest row, for which the call waits on a GPU
+            unless the offsets came from the CPU.
         pad_to_multiple_of: round the padded length up to a multiple of this.
         padding_value: the value of the padding; it must fit the dtype.
         dtype: the NumPy or torch dtype of the result; by default that of the rows, int64 or float64 for Python numbers.

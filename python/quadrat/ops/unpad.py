@@ -10,8 +10,8 @@ from quadrat import _core
 from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
-from quadrat.support import kinds, tensors
+from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
+from quadrat.support import tensors
 from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
 from quadrat.support.memory import address_of
@@ -74,18 +74,16 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
             tensors.require_unrecorded("lengths without total=")
-        total = int(lengths.sum()) if total is None else total
-        return _unpad_known(padded, offsets, facts, total, left)
-    if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
-        return rows
-    bounds, facts = offsets_of(lengths)
-    (row, longest), width = facts.longest, padded.shape[1]
-    if longest > width:
-        raise ValueError(f"row {row} is longer than the padded length: it has {longest} tokens, not at most {width}")
-    return _unpad_known(padded, tensor_or_array(bounds, padded), facts, facts.last, left)
-
-
-def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, left: bool) -> Ragged:
+            total = int(lengths.sum())
+    else:
+        if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
+            return rows
+        bounds, facts = offsets_of(lengths)
+        (row, longest), width = facts.longest, padded.shape[1]
+        if longest > width:
+            said = f"it has {longest} tokens, not at most {width}"
+            raise ValueError(f"row {row} is longer than the padded length: {said}")
+        offsets, total = tensor_or_array(bounds, padded), facts.last
     take = operators().unpad if tracked(padded) else unpad_here
     return Ragged.known(take(padded, offsets, total, left), offsets, facts)
 
@@ -114,8 +112,7 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded):
         return _unpad_in_torch(padded, mask != 0)
-    kept = mask if mask.dtype == (kinds.torch_dtype(kinds.BOOL) if is_tensor(mask) else bool) else mask != 0
-    kept = dense(kept, "mask")
+    kept = dense(mask if str(mask.dtype).endswith("bool") else mask != 0, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
     _core.count_masked(address_of(kept), width, address_of(bounds), rows)

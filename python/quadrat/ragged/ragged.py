@@ -261,7 +261,6 @@ class Ragged(Generic[Array]):
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """The same as a table, for notebooks."""
         return as_html(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

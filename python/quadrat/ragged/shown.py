@@ -13,41 +13,38 @@ from quadrat.support.tensors import is_tensor, on_gpu
 
 # Rows, and numbers of a row, that are shown at each end where there are more than twice as many.
 _ROWS, _NUMBERS = 3, 4
+_LEFT_OUT, _INDENT = "…", " " * len("Ragged([")
+_BELOW = f",\n{_INDENT}"
 
 
 def as_text(rows: Any) -> str:
-    """The rows below one another, then what `described` says; on a GPU this alone, to avoid synchronising."""
-    try:
-        facts = ", ".join(described(rows))
-        if on_gpu(rows.offsets):
-            return f"Ragged({facts})"
-        lines = ["..." if number is None else _numbers(rows[number]) for number in _ends(len(rows))]
-    except (TypeError, ValueError) as error:  # offsets that were changed, tensors without numbers
-        return f"Ragged({error})"
+    """The rows below one another, and facts; on a GPU these alone, to avoid synchronising."""
+    facts, shown = _facts_and_rows(rows)
+    if shown is None:
+        return f"Ragged({facts})"
+    lines = ["..." if number == _LEFT_OUT else values for number, _, values in shown]
     return f"Ragged([{_BELOW.join(lines)}], {facts})"
-
-
-_BELOW = ",\n" + " " * len("Ragged([")
 
 
 def as_html(rows: Any) -> str:
     """A table of a few rows with their lengths; without rows where `as_text` shows none."""
-    try:
-        head = f"Ragged: {', '.join(described(rows))}"
-        numbers = () if on_gpu(rows.offsets) else _ends(len(rows))
-        body = [("…",) * 3 if one is None else (str(one), str(len(rows[one])), _numbers(rows[one])) for one in numbers]
-    except (TypeError, ValueError) as error:
-        head, body = f"Ragged: {error}", []
-    return table(head, ("row", "length", "values"), body)
+    facts, shown = _facts_and_rows(rows)
+    return table(f"Ragged: {facts}", ("row", "length", "values"), shown or ())
 
 
-def described(rows: Any) -> list[str]:
+def _facts_and_rows(rows: Any) -> tuple[str, list[tuple[str, str, str]] | None]:
     """How many rows and tokens there are, as far as that is known without waiting, the dtype, and which GPU."""
-    said = [f"{len(rows)} rows"]
-    values = rows.values
-    if not on_gpu(rows.offsets) or rows._facts is not None:
-        said.append(f"{rows.total} tokens")
-    return [*said, str(values.dtype), *([str(values.device)] if on_gpu(values) else [])]
+    try:
+        there, known = on_gpu(rows.offsets), rows._facts is not None
+        facts = [f"{len(rows)} rows", *([] if there and not known else [f"{rows.total} tokens"]), str(rows.dtype)]
+        if there:
+            return ", ".join([*facts, str(rows.values.device)]), None
+        return ", ".join(facts), [
+            (_LEFT_OUT,) * 3 if one is None else (str(one), str(len(rows[one])), _numbers(rows[one]))
+            for one in _ends(len(rows))
+        ]
+    except (TypeError, ValueError) as error:  # offsets that were changed, tensors without numbers
+        return str(error), None
 
 
 def table(caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -76,9 +73,9 @@ def _numbers(row: Any) -> str:
     if len(row) > 2 * _NUMBERS:  # NumPy then shows both ends, of a row that is not read as a whole
         ends = row[: _NUMBERS + 1], row[-_NUMBERS:]
         row = (sys.modules["torch"].cat if is_tensor(row) else np.concatenate)(ends)
-    indent, shown = " " * len("Ragged(["), as_numbers(row)
+    shown = as_numbers(row)
     return np.array2string(
-        shown, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=indent
+        shown, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=_INDENT
     )
 
 

@@ -30,11 +30,9 @@ def copy_rows(values: Any, bounds: IntArray, rows: IntArray, total: int, name: s
     source = dense(values, name)
     out, address = room_like(source, (total, *source.shape[1:]))
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
-    kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
-    inner = math.prod(source.shape[1:])
+    kind, inner = KINDS.index(f"int{8 * int(source.dtype.itemsize)}"), math.prod(source.shape[1:])
     place = address_of(source), len(source) * inner, kind
-    failure = _core.copy_rows(*place, bounds * inner, rows, address, total * inner)
-    if failure is not None:
+    if (failure := _core.copy_rows(*place, bounds * inner, rows, address, total * inner)) is not None:
         raise ValueError(explain(failure))
     return out
 
@@ -52,9 +50,7 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
         state = rows.new_zeros(0)
     if not len(rows):
         return values.index_select(0, rows), rows.new_zeros(1), Facts(0, 0, (0, 0))
-    lengths = bounds.new_zeros(count + 1)  # that of no row is 0
-    torch.sub(bounds[1:], bounds[:-1], out=lengths[:-1]).clamp_(min=0)
-    lengths = lengths[rows]
+    lengths = torch.nn.functional.pad(bounds.diff().clamp_(min=0), (0, 1))[rows]  # that of no row is 0
     most, longest = lengths.max(0)  # a tensor as an index would be waited for
     total, row, tokens, *found = torch.cat([torch.stack([lengths.sum(), longest, most]), state]).tolist()
     if found:
@@ -62,10 +58,9 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
         if outside:
             raise IndexError(f"row {number} of {count}")
         rows, lengths = rows[:kept], lengths[:kept]
-    ends = lengths.cumsum(0)
-    shift = torch.repeat_interleave(bounds[rows] - (ends - lengths), lengths, output_size=total)
+    new_offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    shift = torch.repeat_interleave(bounds[rows] - new_offsets[:-1], lengths, output_size=total)
     places = shift.add_(torch.arange(total, device=place))
-    new_offsets = torch.cat([ends.new_zeros(1), ends])
     return values.index_select(0, places), new_offsets, Facts(0, total, (row, tokens) if tokens else (0, 0))
 
 
@@ -75,10 +70,9 @@ def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
 
     _check_index(index, count, index.dtype == torch.bool, not (index.is_floating_point() or index.is_complex()))
     if index.dtype == torch.bool:
-        kept = index.sum()
-        first = torch.argsort(index.logical_not().byte(), stable=True)
+        kept, first = index.sum(), torch.argsort(index.logical_not().byte(), stable=True)
         rows = torch.where(torch.arange(count, device=index.device) < kept, first, count)
-        return rows, torch.stack([kept, kept.new_zeros(()), kept.new_zeros(())])
+        return rows, torch.nn.functional.pad(kept[None], (0, 2))
     numbers = index.long()
     if not len(numbers):
         return numbers, numbers
