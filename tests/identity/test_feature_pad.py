@@ -15,7 +15,7 @@ from transformers.utils import PaddingStrategy, TensorType
 
 import quadrat
 from quadrat.installed import originals
-from quadrat.integration import patch_feature_extractors as patching
+from quadrat.integration import patch_transformers as patching
 from support.compare import assert_same_outcome, default_dtype, frozen
 from support.forms import forms, observed
 

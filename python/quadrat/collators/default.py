@@ -25,7 +25,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str
         first in the batch.
 
     Raises:
-        ValueError: as in transformers, with the column, the row and the lengths added. All other errors likewise.
+        ValueError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> import quadrat
@@ -44,8 +44,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
     """`default_data_collator` as an object that keeps `return_tensors`; replaces the transformers class.
 
     Args:
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        return_tensors, deferred: as in `DataCollatorWithPadding`.
 
     Examples:
         >>> import quadrat

@@ -19,22 +19,20 @@ _FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1, "padding_mask
 class FixedShapes(Around):
     """A collator whose batches have the shapes of a plan: another collator's, filled.
 
-    In a padded batch, each row is padded to the width, and rows are added: of padding, with labels of -100, and with
-    an attention mask of one token, because some implementations of attention return NaN for a row that attends to
-    nothing. So losses that leave out labels of -100, as those of transformers do, do not change; outputs have more rows
+    In a padded batch, each row is padded to the width, and rows of padding are added, with labels of -100 and an
+    attention mask of one token, because some implementations of attention return NaN for a row that attends to
+    nothing. Losses that leave out labels of -100, as those of transformers do, do not change; outputs have more rows
     and columns.
 
     In a batch of joined rows, padding comes last, in rows of its own of at most `plan.longest` tokens, with labels of
-    -100 and `seq_idx` of -1. So attention kernels, which leave the gradients of tokens beyond the last row undefined,
-    compute all tokens, and positions stay below `longest`. Boundaries have one number of entries, enough for the rows
-    of any batch and of any padding; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding
-    belongs to the place of the last row, and the longest place is the total.
+    -100 and `seq_idx` of -1: attention kernels leave the gradients of tokens beyond the last row undefined. Boundaries
+    have one number of entries, enough for any batch; the rest repeat the end. `max_length` is `longest`. With
+    `align_to`, padding belongs to the place of the last row, and the longest place is the total.
 
     A column is filled with what the collator pads it with: its tokenizer's tokens, its `pad_values`, otherwise 0.
 
     Args:
-        collator: returns a dict with `input_ids`, tensors or arrays; or `quadrat.flatten`, with its options in a
-            `functools.partial`.
+        collator: returns a dict with `input_ids`, tensors or arrays; or a (partial) `quadrat.flatten`.
         plan: a `ShapePlan`.
 
     Raises:

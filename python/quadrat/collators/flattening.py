@@ -43,9 +43,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     The result is that of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of `input_ids`
     and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`, and the outputs that the
-    options ask for. Rows without tokens are left out where transformers does so: from 5.24 on. Labels are made from
-    the column `labels` if the first row has one, otherwise from `input_ids`. Rows may be lists, 1-D NumPy arrays or
-    1-D torch tensors. There is no attention mask: the attention must get the row boundaries.
+    options ask for. There is no attention mask: the attention must get the row boundaries. Labels are made from the
+    column `labels` if the first row has one, otherwise from `input_ids`. Rows may be lists, 1-D NumPy arrays or 1-D
+    torch tensors; from transformers 5.24 on, those without tokens are left out.
 
     Args:
         return_position_ids: returns `position_ids`, `[1, total]` int64, counted from `position_ids_start` in each row.
@@ -54,32 +54,30 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             `max_length_q` and `max_length_k`.
         return_seq_idx: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
         position_ids_start: the position of the first token of each row; some models, such as RoBERTa, need 2.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        return_tensors, deferred: as in `DataCollatorWithPadding`.
         pad_to_multiple_of: quadrat only: rounds `total` up to a multiple of this. input_ids are padded with
-            `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. `position_ids` continue from the last
-            token, and cu_seq_lens and max_length leave the padding out: code that detects rows by restarting positions
-            finds the right number of rows, and counts the padding as part of the last one.
+            `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. cu_seq_lens and max_length leave the
+            padding out.
         pad_values: quadrat only: extra columns with one number per token, and the value to pad each with, for example
             `{"token_type_ids": 0}`. They come last, `[1, total]`: integers as int64, floats in the default dtype.
         scalar_labels: quadrat only: `label` or `labels` holds one number per row and becomes `labels`, `[rows]`, int64
             or float32, instead of one label per token. Without either column there are no labels.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         kwargs_for: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
-            `return_flash_attn_kwargs`), "varlen_attn", "flash_attn", "megatron" or "mask": see `quadrat.flatten`. A
-            mask is `[1, total]`.
+            `return_flash_attn_kwargs`), "varlen_attn", "flash_attn", "megatron" or "mask", `[1, total]`: see
+            `quadrat.flatten`.
         align_to: quadrat only: pads each row to a multiple of this, as `quadrat.varlen.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
-            for padding: see `quadrat.flatten`.
+            for padding.
         total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of
             boundaries too, use `quadrat.batching.FixedShapes`.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and code
-            that detects rows by restarting positions counts each token of it as a row.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there. Code that
+            detects rows by restarting positions counts the padding as part of the last row, or each token as a row.
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as
             long as its input_ids; with padding, also for such a row of `labels`, and before transformers 5.24 for an
             empty row; for a `total_length` less than the rows need; from 5.24 on, if all rows are empty.
-        KeyError: as in transformers, with the column and the row added. TypeError and all other errors likewise.
+        KeyError, TypeError, ...: as in transformers, with the column and the row added.
 
     Examples:
         >>> import quadrat
@@ -134,7 +132,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return lambda rows: call(rows, framework, self.separator_id)
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        if self._is_extended():
+        if self._is_own():
             return lambda rows: self._plainly(rows, framework)
         return self._of_lists(framework) if self._differs(features) else self._reference(framework)
 
@@ -149,9 +147,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             return batch
 
         return flatten
-
-    def _is_own(self, features: Any) -> bool:
-        return self._is_extended()
 
     def _plan(self, features: Any, framework: Any) -> Any:
         first = first_feature(features)
@@ -175,8 +170,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def _has_other_keys(self) -> bool:
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
-    def _is_extended(self) -> bool:
-        """True if options ask for what the reference does not do."""
+    def _is_own(self, features: Any = None) -> bool:
         given = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
         return bool(any(one is not None for one in given) or self.pad_values or self.scalar_labels)
 
@@ -211,7 +205,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return _with_scalar_labels(framework, self, batch, features) if self.scalar_labels else batch
 
     def _check_options(self) -> None:
-        if not self._is_extended():
+        if not self._is_own():
             return
         check_layout(self)
         if self.pad_values is None:

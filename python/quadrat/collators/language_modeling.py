@@ -37,47 +37,40 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     byte-level and metaspace tokenizers, whose offsets leave no gap between words.
 
     Args:
-        tokenizer: a tokenizer of transformers. It gives the padding token, the mask token and the special tokens.
+        tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in `DataCollatorWithPadding`. The
+            tokenizer also gives the mask token and the special tokens.
         mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
         mlm_probability: the probability that a token, or a word, is masked.
-        mask_replace_prob: the probability that a masked token becomes the mask token.
-        random_replace_prob: the probability that it becomes a random token. The other masked tokens do not change.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        mask_replace_prob, random_replace_prob: the probabilities that a masked token becomes the mask token, or a
+            random token. The other masked tokens do not change.
         seed: the seed of the collator's own generator; by default the library's global generator is used.
-        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
-            `DataCollatorWithPadding`.
         mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is the
-            padding token, as in transformers; or "length", only the padding. With "length", an end-of-sequence token
-            that serves as padding token stays in the labels.
+            padding token, as in transformers; or "length", only the padding, so that labels keep an end-of-sequence
+            token that serves as padding token.
         padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
             of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for causal language
             modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
             follow, then the other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no
-            attention mask. `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
+            attention mask. `pad_to_multiple_of` rounds `total` up.
         return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
+        kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
         rng: "torch" draws as transformers does. "philox", quadrat only, for masked language modelling: a row's mask
             depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
-            row, and on nothing else: not on other rows, their order, padding, the number of workers or processes, or
-            the step at which a run was resumed. No generator is used.
-        row_key: with "philox": the column with an integer per row, such as its number in the dataset. The batch does
-            not contain this column. By default the key is a 64-bit hash of the row's tokens, so that equal rows have
-            equal masks within an epoch.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
-        trim: quadrat only: as in `DataCollatorWithPadding`; the same numbers are drawn as without.
+            row alone: not on other rows, padding, workers, processes or a resumed run. No generator is used.
+        row_key: with "philox": the column with an integer per row, such as its number in the dataset, which the batch
+            does not contain. By default the key is a 64-bit hash of the row's tokens: equal rows have equal masks
+            within an epoch.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
+        >>> import quadrat, tokenizers
         >>> from transformers import PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "[MASK]": 1, "the": 2, "cat": 3, "sat": 4}))
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "[MASK]": 1, "a": 2, "b": 3, "c": 4}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", mask_token="[MASK]")
-        >>> import quadrat
         >>> rows = [{"input_ids": [2, 3, 4, 3]}, {"input_ids": [2, 3]}]
         >>> batch = quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=False)(rows)
         >>> batch["input_ids"].tolist(), batch["labels"].tolist()
@@ -133,14 +126,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     def set_epoch(self, epoch: int) -> None:
         """Draw other masks from now on, also in DataLoader workers that are running; for `rng="philox"` only.
 
-        Args:
-            epoch: 0 to 2**32 - 1. `quadrat.SetEpochCallback` calls this for Trainer.
-
-        Raises:
-            TypeError, ValueError: for any other value.
-
-        Warns:
-            UserWarning: with `rng="torch"`, whose masks do not depend on the epoch.
+        `epoch` is 0 to 2**32 - 1, else a TypeError or ValueError. `quadrat.SetEpochCallback` calls this for Trainer.
+        With `rng="torch"`, whose masks do not depend on the epoch, a UserWarning says so.
         """
         if self.rng == "torch":
             message = 'set_epoch changes nothing with rng="torch": give DataCollatorForLanguageModeling rng="philox"'

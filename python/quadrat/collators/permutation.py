@@ -30,19 +30,16 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         tokenizer: a tokenizer of transformers with a mask token and a padding token.
         plm_probability: the ratio of the length of a masked span to the length of its context.
         max_span_length: the length of the longest span, in tokens.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        return_tensors, deferred: as in `DataCollatorWithPadding`.
 
     Raises:
-        ValueError: as in transformers, with the row and its length added, for example for rows of odd length. All other
-            errors likewise.
+        ValueError, ...: as in transformers, with the row and its length added, for example for rows of odd length.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
+        >>> import quadrat, tokenizers
         >>> from transformers import PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "[MASK]": 1, "the": 2, "cat": 3, "sat": 4}))
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "[MASK]": 1, "a": 2, "b": 3, "c": 4}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", mask_token="[MASK]")
-        >>> import quadrat
         >>> batch = quadrat.DataCollatorForPermutationLanguageModeling(tokenizer)([[2, 3, 4, 3], [3, 3, 2, 4]])
         >>> {name: tuple(values.shape) for name, values in batch.items()}
         {'input_ids': (2, 4), 'perm_mask': (2, 4, 4), 'target_mapping': (2, 4, 4), 'labels': (2, 4)}

@@ -25,7 +25,7 @@ from quadrat.tokenizers.pad import tokenizer_pad
 
 
 class _Speech:
-    """Names the row in errors of the reference, and warns of rows that it makes a wrong batch of without a word."""
+    """Names the row in errors, and warns of rows that the reference makes a wrong batch of without a word."""
 
     processor: Any
     _quadrat_instead: ClassVar[str] = "give the row that column"
@@ -81,11 +81,10 @@ class DataCollatorCTCWithPadding(_Speech):
         KeyError: when a feature lacks a column. ValueError, TypeError, ...: as in `processor.pad`.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
+        >>> import quadrat, tokenizers
         >>> from transformers import PreTrainedTokenizerFast, Wav2Vec2FeatureExtractor, Wav2Vec2Processor
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}))
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
-        >>> import quadrat
         >>> processor = Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer)
         >>> collator = quadrat.speech.DataCollatorCTCWithPadding(processor)
         >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
@@ -109,7 +108,8 @@ class DataCollatorCTCWithPadding(_Speech):
         options: dict[str, Any] = {"padding": self.padding, "return_tensors": "pt"}
         of_labels = options | {"pad_to_multiple_of": self.pad_to_multiple_of_labels}
         options["pad_to_multiple_of"] = self.pad_to_multiple_of
-        if _hands_on(processor):
+        own = vars(processor)
+        if "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad):
             batch = _pad(processor.feature_extractor, rows, name, INT64, **options)
             labels = tokenizer_pad(processor.tokenizer, labels, **of_labels)
         else:
@@ -132,19 +132,14 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
         decoder_start_token_id: the model's; if all rows of labels begin with it, it is cut off.
         forward_attention_mask: whether the column `attention_mask` of the features is passed on.
 
-    Called with features that have the processor's first input and `labels`, it returns a `BatchFeature`: that column,
-    float32, `[rows, samples]` or `[rows, frames, ...]`; `attention_mask`, int64, if asked for, or as the feature
-    extractor makes it; `labels`, int64, `[rows, tokens]`. Rows of a `Dataset` are read in Arrow.
-
-    Raises:
-        KeyError: when a feature lacks a column. ValueError, TypeError, ...: as in the `pad` of both parts.
+    Features, result and errors are those of `DataCollatorCTCWithPadding`, with the processor's first input as column
+    and the attention mask if asked for, or as the feature extractor makes it.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
+        >>> import quadrat, tokenizers
         >>> from transformers import PreTrainedTokenizerFast, Wav2Vec2FeatureExtractor, Wav2Vec2Processor
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1, "a": 2}))
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "<s>": 1, "a": 2}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
-        >>> import quadrat
         >>> processor = Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer)
         >>> collator = quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(processor, 1, False)
         >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
@@ -176,12 +171,6 @@ def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
     elif not rows.has(name):
         raise KeyError(name)
     return [{"input_ids": row["labels"]} for row in each_of(rows)]
-
-
-def _hands_on(processor: Any) -> bool:
-    """True if the processor's `pad` is that of its two parts."""
-    own = vars(processor)
-    return "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad)
 
 
 def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, **options: Any) -> Any:

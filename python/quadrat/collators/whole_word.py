@@ -30,20 +30,18 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     Args:
         tokenizer: a tokenizer of transformers with a mask token.
         mlm, whole_word_mask: ignored, as in transformers: words are always masked.
-        mlm_probability, mask_replace_prob, random_replace_prob: as in `DataCollatorForLanguageModeling`, of words.
-        pad_to_multiple_of, return_tensors, seed, deferred: likewise.
+        mlm_probability, mask_replace_prob, random_replace_prob, pad_to_multiple_of, return_tensors, seed, deferred: as
+            in `DataCollatorForLanguageModeling`, of words.
 
     Raises:
-        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise.
+        ValueError, TypeError, AttributeError, ...: as in transformers, with hints added.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models, normalizers
-        >>> from transformers import BertTokenizerFast
+        >>> import quadrat, tokenizers, transformers
         >>> words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "bark": 5, "##ing": 6, "dogs": 7}
-        >>> pieces = Tokenizer(models.WordPiece(words))
-        >>> pieces.normalizer = normalizers.BertNormalizer()
-        >>> tokenizer = BertTokenizerFast(tokenizer_object=pieces)
-        >>> import quadrat
+        >>> pieces = tokenizers.Tokenizer(tokenizers.models.WordPiece(words))
+        >>> pieces.normalizer = tokenizers.normalizers.BertNormalizer()
+        >>> tokenizer = transformers.BertTokenizerFast(tokenizer_object=pieces)
         >>> collator = quadrat.DataCollatorForWholeWordMask(
         ...     tokenizer, mlm_probability=0.5, mask_replace_prob=1.0, random_replace_prob=0.0
         ... )
@@ -99,19 +97,14 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     def __repr__(self) -> str:
         return with_used_options(super().__repr__(), self, DataCollatorForWholeWordMask, ("deferred",))
 
-    def torch_call(self, examples: Any) -> dict[str, Any]:
-        """Collate and mask `examples` into torch tensors."""
-        self._make_generator()
-        return self._collate(examples, "pt")
-
     def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate and mask `examples` into NumPy arrays."""
-        self._make_generator()
         return self._collate(examples, "np")
 
-    def _make_generator(self) -> None:
+    def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
             create_generator(self)
+        return super()._collate(features, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         return mask_words(self, features, framework)

@@ -1,7 +1,6 @@
 """Patches of what transformers and flash-attn do around attention kernels without padding.
 
-The original is called if quadrat's function is not proven to give the same: while torch records, for tensors that are
-not plain, and for indices that do not rise as those of a mask do.
+The original is called unless quadrat's function is proven to give the same.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ def patch_flash_attn() -> Patch:
     do not change: call this before `from flash_attn.bert_padding import ...`.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
-        With several patches, undoing the last one restores flash-attn.
+        A context manager, as `quadrat.patch` does.
 
     Raises:
         ModuleNotFoundError: when flash-attn is not installed.
@@ -105,8 +103,6 @@ def _pad_input(original: Function, hidden_states: Any, indices: Any, batch: int,
 
 
 def _twin(function: Function, original: Function) -> Function:
-    """`function`, told what it stands for, under the name of the original."""
-
     @functools.wraps(original)
     def twin(*args: Any, **kwargs: Any) -> Any:
         return function(original, *args, **kwargs)

@@ -24,20 +24,20 @@ def patch_datasets() -> Patch:
 
     A batch that a DataLoader fetches (`Dataset.__getitems__`) refers to rows in Arrow, and quadrat's collators write
     its tensors from there, as with `ArrowDataset`. Other code gets what it always gets: a list of dicts in the
-    dataset's format, made on first access. It may edit them, and the edits are collated. C code
-    that reads the memory of lists, such as `json.dumps`, raises an error: give it `list(rows)`. A row, `dataset[3]`, of
-    numbers, texts and lists of them is read in compiled code too, if the dataset has no format. Nothing else changes.
+    dataset's format, made on first access, whose edits are collated. C code that reads the memory of lists, such as
+    `json.dumps`, raises an error: give it `list(rows)`. A row, `dataset[3]`, of numbers, texts and lists of them is
+    read in compiled code too, if the dataset has no format. Nothing else changes.
 
     A row of an `IterableDataset` is a dict whose values are made when one of them is read. The order, epochs, shuffle
     buffers, `state_dict` and resuming are those of `datasets`. Rows that `datasets` makes one by one are plain dicts
-    as before: after `map`, `filter` or `select_columns`, with a format or features that are decoded, or interleaved
-    in runs of fewer than 8 rows of a shard; and for a while after other code has read a row.
+    as before: after `map`, `filter` or `select_columns`, with a format or decoded features, or interleaved in runs of
+    fewer than 8 rows of a shard; and for a while after other code has read a row.
 
     Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
     "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
+        A context manager, as `quadrat.patch` does.
 
     Examples:
         >>> import datasets, quadrat

@@ -23,8 +23,7 @@ def patch_tokenizers() -> Patch:
     Classes that override `pad`, and subclasses of `BatchEncoding` that override `convert_to_tensors`, do not change.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
-        With several patches, undoing the last one restores the tokenizers.
+        A context manager, as `quadrat.patch` does.
 
     Examples:
         >>> import quadrat

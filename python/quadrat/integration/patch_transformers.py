@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.util
 import sys
 from types import ModuleType
+from typing import Any
 
+from transformers import SequenceFeatureExtractor
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
 from quadrat.installed import originals
-from quadrat.installed.originals import PATCHED
 from quadrat.integration.patch_attention import ATTENTION
-from quadrat.integration.patch_feature_extractors import FEATURE_EXTRACTORS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
+from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 
 
 def patch_transformers(
@@ -40,20 +42,18 @@ def patch_transformers(
         tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
         attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
             which read a mask once instead of in each layer.
-        feature_extractors: whether to patch the padding of feature extractors too: `feature_extractor.pad(...)`, which
-            they also call themselves. Results, errors and changes to the input are as before, and classes that override
-            `pad`, `_pad` or `_truncate` do not change.
+        feature_extractors: whether to patch `feature_extractor.pad(...)` too, which feature extractors also call
+            themselves; classes that override `pad`, `_pad` or `_truncate` do not change.
         pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
             masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
             tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
             of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
             padding. Datasets and generators are read up to 2,048 rows ahead. `SentenceTransformer.encode` and
-            `CrossEncoder.predict` of sentence-transformers do so, too, if that is installed. The logger `quadrat` warns
-            of pipelines and models that stay as they are.
+            `CrossEncoder.predict` do so, too, if sentence-transformers is installed. The logger `quadrat` warns of
+            pipelines and models that do not change.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
-        With several patches, undoing the last one restores transformers.
+        A context manager, as `quadrat.patch` does.
 
     Examples:
         >>> import quadrat, transformers
@@ -75,8 +75,8 @@ def patch_transformers(
 
 def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -> list[Switch]:
     """The patch of transformers itself, a part of `patch_transformers`."""
-    asked = {ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
-    switches = [TRANSFORMERS, *(switch for switch, wanted in asked.items() if wanted)]
+    asked = {TRANSFORMERS: True, ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
+    switches = [switch for switch, wanted in asked.items() if wanted]
     if pipelines:
         from quadrat.integration.patch_pipelines import PIPELINES
 
@@ -99,8 +99,25 @@ def _lazy_modules() -> list[ModuleType]:
 
 def _swaps() -> list[Swap]:
     # All are loaded before any is swapped, so that they derive from the originals.
-    found = [(original, load(name)) for name, original in PATCHED.items()]
+    found = [(original, load(name)) for name, original in originals.PATCHED.items()]
     return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
 
 
+@functools.wraps(originals.FEATURE_PAD)
+def _pad(  # noqa: PLR0917 - as in transformers
+    self: Any,
+    processed_features: Any,
+    padding: Any = True,
+    max_length: Any = None,
+    truncation: Any = False,
+    pad_to_multiple_of: Any = None,
+    return_attention_mask: Any = None,
+    return_tensors: Any = None,
+) -> Any:
+    sizes = padding, max_length, truncation, pad_to_multiple_of
+    return feature_pad(self, processed_features, FeaturePadOptions(*sizes, return_attention_mask, return_tensors))
+
+
+_pad._quadrat_replaces = originals.FEATURE_PAD  # type: ignore[attr-defined]
 TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)
+FEATURE_EXTRACTORS = Switch(lambda: [Swap(originals.FEATURE_PAD, _pad)], others=lambda: [SequenceFeatureExtractor])

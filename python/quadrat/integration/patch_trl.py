@@ -23,8 +23,7 @@ def patch_trl() -> Patch:
     `quadrat.varlen.check_packing`.
 
     Returns:
-        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
-        several patches, undoing the last one restores TRL.
+        A context manager, as `quadrat.patch` does.
 
     Raises:
         ModuleNotFoundError: when TRL is not installed.

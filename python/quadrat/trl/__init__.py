@@ -1,10 +1,9 @@
 """TRL's collators and `pad` with quadrat's kernels: drop-in, bit-identical to the installed TRL.
 
-Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
-`quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,
-`quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. If the installed
-TRL lacks one of the last two classes, or makes other outputs, None stands in place of its module. `patch_trl` makes TRL
-use them all.
+Each trainer has a module here with the collator it uses, in place of that in the trainer's own module: `sft`, `dpo`,
+`reward`, `kto` and `tpo`. Options are those of the installed TRL; docstrings list those of TRL 1.16. If the installed
+TRL lacks a class of the last two, or makes other outputs, None stands in place of its module. `patch_trl` makes TRL use
+them all.
 """
 
 from __future__ import annotations

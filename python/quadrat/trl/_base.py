@@ -19,10 +19,12 @@ class TrlCollator(MixinCollator):
     _quadrat_instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
 
 
-def require_ints(names: Sequence[str], shapes: Sequence[ColumnShape]) -> None:
-    """Raises FallBack unless the first columns, as many as there are shapes, are lists, tuples or arrays of ints."""
+def require_ints(
+    names: Sequence[str], shapes: Sequence[ColumnShape], forms: int = PYTHON_ROWS | ARRAY | DERIVED
+) -> None:
+    """Raises FallBack unless columns, as many as there are of both, are ints in rows of these forms."""
     for name, shape in zip(names, shapes, strict=False):
-        if shape.forms & ~(PYTHON_ROWS | ARRAY | DERIVED) or shape.kinds & ~PYTHON_INTS or shape.backward:
+        if shape.forms & ~forms or shape.kinds & ~PYTHON_INTS or shape.backward:
             raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
 
 

@@ -16,7 +16,7 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[2 * rows,
     width]` int64, chosen rows first; then `ref_chosen_logps` and `ref_rejected_logps`, `[rows]`, if the first example
-    has them. The options are those of the installed TRL; the list below is for TRL 1.16.
+    has them.
 
     Args:
         pad_token_id: the padding value of ids.

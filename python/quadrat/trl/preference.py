@@ -21,7 +21,7 @@ from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, pl
 from quadrat.support import columns as col
 from quadrat.support.kinds import FLOAT32, INT64
 from quadrat.support.memory import address_of, interop
-from quadrat.trl._base import TrlCollator, require_token
+from quadrat.trl._base import TrlCollator, require_ints, require_token
 
 _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))
 
@@ -70,8 +70,8 @@ class PreferenceCollator(TrlCollator):
         rounded_up(0, self.pad_to_multiple_of)
         sets, numbers = self._asked(first)
         optional = (name for one in self._rows if one.optional for name in one.completions)
-        either = (*optional, *(one.name for one in self._numbers if one.optional))
-        names = (*(name for rows in sets for name in rows.columns), *(one.name for one in numbers))
+        either = *optional, *(one.name for one in self._numbers if one.optional)
+        names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
         limit = self._limit()
         layout = col.BatchLayout(
             -1,
@@ -168,9 +168,7 @@ def preference_plan(key: PlanKey) -> Plan:
     index = 0
     for rows in sets:
         forms = col.PYTHON_ROWS if rows.prompt is None else col.LIST  # a sum of tuples or arrays is none of lists
-        for name, shape in zip(rows.columns, shapes[index:], strict=False):
-            if shape.forms & ~forms or shape.kinds & ~col.PYTHON_INTS:
-                raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
+        require_ints(rows.columns, shapes[index:], forms)
         if not rows.int64 and not any(shape.starts for shape in shapes[index : index + len(rows.outputs) - 1]):
             raise FallBack("the first row is empty", "leave it out")  # torch makes floats of it, and of all others
         steps += [(name, index, action, INT64) for name, action in rows.outputs]

@@ -16,14 +16,10 @@ class DataCollatorForPreference(PreferenceCollator, Original):
     """Pad chosen rows, then rejected ones; replaces the class in `trl.trainer.reward_trainer`.
 
     The result is that of TRL's class: a dict of `input_ids` and `attention_mask`, `[2 * rows, width]` int64; then
-    `margin`, `[rows]` float32, if the first example has one. The options are those of the installed TRL; the list below
-    is for TRL 1.16.
+    `margin`, `[rows]` float32, if the first example has one.
 
     Args:
-        pad_token_id: the padding value of ids.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt", as in TRL.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id, pad_to_multiple_of, return_tensors, deferred: as in `quadrat.trl.dpo.DataCollatorForPreference`.
 
     Examples:
         >>> from quadrat.trl.reward import DataCollatorForPreference

@@ -32,18 +32,15 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     `attention_mask`, all `[rows, width]` int64. With `padding_free`: `input_ids`, `labels` and `position_ids`, `[1,
     total]` int64, and, if the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k` (the same int32 tensor),
     `max_length_q` and `max_length_k` (ints), and `seq_idx`, `[1, total]` int32. Packed rows, which have a column
-    `seq_lengths`, are treated as their documents. The options are those of the installed TRL; the list below is for TRL
-    1.16.
+    `seq_lengths`, are treated as their documents.
 
     Args:
-        pad_token_id: the padding value of ids.
+        pad_token_id, return_tensors, deferred: as in `quadrat.trl.dpo.DataCollatorForPreference`.
         padding_free: joins the rows into one sequence instead of padding.
         return_position_ids: returns `position_ids` with padded batches too.
         pad_to_multiple_of: rounds the width, or the total, up to a multiple of this.
-        return_tensors: "pt", as in TRL.
         padding_is_one_sequence: quadrat only, with `padding_free` and `pad_to_multiple_of`: the tokens that round the
             total up form one sequence, with positions from 0. TRL makes each of them a separate sequence.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Examples:
         >>> from quadrat.trl.sft import DataCollatorForLanguageModeling
@@ -74,7 +71,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         rounded_up(0, multiple)
         positions = not flattens and bool(getattr(self, "return_position_ids", False))
         told_apart = [name for name in ("labels", SEQ_LENGTHS) if name in first]
-        names = (MAIN, *told_apart)
+        names = MAIN, *told_apart
         self._require_newest(first, features, names)
         packed = SEQ_LENGTHS in first and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1

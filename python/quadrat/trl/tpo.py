@@ -16,16 +16,12 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[3 * rows,
     width]` int64: chosen rows, rejected ones, and with `include_reference` those of the reference completion; otherwise
-    `[2 * rows, width]`. The options are those of the installed TRL; the list below is for TRL 1.16.
+    `[2 * rows, width]`.
 
     Args:
-        pad_token_id: the padding value of ids.
-        max_length: longer rows are cut to this many tokens.
-        truncation_mode: "keep_start" or "keep_end": which part of a longer row stays.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt", as in TRL.
         include_reference: whether rows have `reference_ids`.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id, max_length, truncation_mode, pad_to_multiple_of, return_tensors, deferred: as in
+            `quadrat.trl.dpo.DataCollatorForPreference`.
 
     Examples:
         >>> import os
