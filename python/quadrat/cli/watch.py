@@ -138,7 +138,7 @@ def _of_batches() -> dict[str, Any]:
 
 def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
-    from quadrat.integration.loader import loader_by_tokens
+    from quadrat.integration.token_batches import loader_by_tokens
 
     TALLY.options.update(
         name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--attention", "--trim")

@@ -63,7 +63,7 @@ PATCHED: dict[str, Any] = ORIGINALS | {
 # What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
-# And of feature extractors `patch_transformers`, with the methods that it calls.
+# What `patch_transformers` replaces of feature extractors, and the methods that it calls.
 FEATURE_PAD = SequenceFeatureExtractor.pad
 PARTS_OF_FEATURE_PAD = ("_pad", "_truncate", "_get_padding_strategies")
 globals().update(PATCHED)

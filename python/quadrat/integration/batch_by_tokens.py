@@ -14,9 +14,8 @@ from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
-from quadrat.integration.loader import each_pass, loader_by_tokens
 from quadrat.integration.rows import trainer_of_texts
-from quadrat.integration.token_batches import filled, plan_batches
+from quadrat.integration.token_batches import each_pass, filled, loader_by_tokens, not_indexed, plan_batches
 from quadrat.support.around import Around
 
 logger = logging.getLogger("quadrat")
@@ -50,19 +49,17 @@ def batch_by_tokens(
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
     is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
-    item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
-    transformers become those of quadrat, and others work as they are.
-
-    Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
-    in each process.
+    item, a whole batch), and a `SetEpochCallback` is added. Collators of transformers become those of quadrat, and
+    others work as they are. Gradient accumulation, several processes and runs that are resumed work. Call it before
+    `trainer.train()`, in each process.
 
     Rows of a trainer of sentence-transformers are texts: they are tokenised once, and a row counts as the tokens of all
-    its texts. The dataset, the collator and the batch size stay, and the trainer gets a batch sampler. One that
-    promises which rows are in a batch (no duplicates, labels) is kept, with a ValueError.
+    its texts. Its dataset, collator and batch size stay, and it gets a batch sampler, instead of one that promises
+    nothing about which rows are in a batch.
 
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
-    in its place, and give it to `accelerator.prepare`. Each pass has the batches of another epoch: the next one, or the
-    one that `loader.batch_sampler.set_epoch` was given. accelerate sets it by itself.
+    in its place, and give it to `accelerator.prepare`. Each pass has the batches of the next epoch, or of the one that
+    `loader.batch_sampler.set_epoch` was given, as accelerate does.
 
     Args:
         trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row; or a
@@ -70,20 +67,20 @@ def batch_by_tokens(
         max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": as many as keep the
             number of steps, to 5 %: about `per_device_train_batch_size` times the mean length, and at least those of
             the longest row. If no number keeps the steps, the number of rows in a batch is limited too. If no batch has
-            padding, because all rows have one length or a batch has one row, training batches stay as they are.
+            padding, because all rows have one length or a batch has one row, training batches do not change.
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`. For a
             loader it is that of its generator, or of torch; with several processes, 0.
         evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
-            before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
-            is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
-            together, so that the mean over rows changes. What predictions hold at padding changes, and with it metrics
-            that read this, such as that of run_qa.py; a warning says so if labels have no value for each token.
+            before, the longest first. Predictions and labels keep the dataset's order, and the loss is the mean over
+            rows, as before; it changes if a batch's loss is a mean over tokens. What predictions hold at padding
+            changes, and with it metrics that read this, such as that of run_qa.py; a warning says so if labels have no
+            value for each token.
         shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
             `quadrat.batching.plan_shapes`.
-        trim: for rows that were stored padded: have training batches without the columns that `attention_mask` masks in
-            every row, as `DataCollatorWithPadding(trim=True)` does, for any collator; and count rows without them.
+        trim: for rows that were stored padded: trim training batches as `DataCollatorWithPadding(trim=True)` does, for
+            any collator; and count rows without what is trimmed.
         attention: for batches that take the same time, not only the same tokens, see `TokenBudgetBatchSampler`; "auto":
             `AttentionCost.of` the Trainer's model.
 
@@ -94,9 +91,9 @@ def batch_by_tokens(
     Raises:
         TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
             row, and rows without `column`.
-        ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses rows in
-            its own way or has several GPUs in one process, for a second call, and for a row above `max_tokens`; with
-            `evaluation`, for a Trainer that evaluates in its own way.
+        ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses or
+            evaluates rows in its own way or has several GPUs in one process, for a batch sampler that promises which
+            rows are in a batch, for a second call, and for a row above `max_tokens`.
 
     Examples:
         >>> import quadrat, tempfile
@@ -106,8 +103,7 @@ def batch_by_tokens(
         >>> model = BertForSequenceClassification(BertConfig(vocab_size=64, **sizes))
         >>> args = TrainingArguments(tempfile.mkdtemp(), report_to="none", disable_tqdm=True, save_strategy="no")
         >>> def pad(features):
-        ...     columns = {name: [feature[name] for feature in features] for name in features[0]}
-        ...     return {"input_ids": quadrat.pad(columns["input_ids"], return_tensors="pt")}
+        ...     return {"input_ids": quadrat.pad([one["input_ids"] for one in features], return_tensors="pt")}
         >>> trainer = Trainer(model, args, train_dataset=rows, data_collator=pad)
         >>> batches = quadrat.batch_by_tokens(trainer)
         >>> batches.max_tokens, batches.steps_before, batches.steps
@@ -117,8 +113,8 @@ def batch_by_tokens(
         >>> len(loader), sum(len(batch["input_ids"]) for batch in loader)
         (8, 64)
     """
-    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes, "trim": trim}
-    given["attention"] = attention
+    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes}
+    given |= {"trim": trim, "attention": attention}
     if isinstance(trainer, DataLoader):
         if evaluation:
             raise ValueError("a loader has no evaluation: quadrat.batching.map_by_length computes rows by length")
@@ -160,7 +156,7 @@ def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) ->
 
 
 def _sample(trainer: Any, sampler: Any) -> None:
-    """Has a Trainer of sentence-transformers, which asks for a batch sampler, train on the batches of this one."""
+    """Has a Trainer of sentence-transformers train on the batches of this sampler."""
     usual, train_dataset = trainer.get_batch_sampler, trainer.train_dataset
 
     def get_batch_sampler(dataset: Any, *args: Any, **options: Any) -> Any:
@@ -178,10 +174,7 @@ def _check(trainer: Any) -> None:
     if isinstance(dataset, BatchedDataset):
         raise ValueError("the batches of this Trainer are made by a sampler already")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise TypeError(
-            f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
-            "use quadrat.BatchedStream"
-        )
+        raise not_indexed(dataset)
     if (texts := trainer_of_texts(trainer)) is not None:
         _check_texts(trainer, texts)
     else:

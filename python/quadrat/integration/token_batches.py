@@ -1,10 +1,17 @@
-"""Batches by token budget for whoever trains: how many there are, and what makes them."""
+"""Batches by token budget for whoever trains: how many there are, what makes them, and a `DataLoader` of them."""
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
 
 from quadrat.batching.budget import joins_rows, require_rows
 from quadrat.batching.cost import AttentionCost, attention_of
@@ -12,10 +19,13 @@ from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.collators.fixed_shapes import FixedShapes
+from quadrat.input.rows import MAIN
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
 from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trainer_of_texts, trimming
 from quadrat.support.arrays import IntArray
+
+_OF_BATCHES = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last")
 
 
 class TokenBatches(NamedTuple):
@@ -59,21 +69,18 @@ def plan_batches(
     world: int,
     accumulated: int = 1,
     drop_last: bool,
-    lengths: Any,
-    column: str,
-    window: int | None,
     seed: int,
-    shapes: int | ShapePlan | None,
-    trim: bool,
+    lengths: Any = None,
+    column: str = MAIN,
+    window: int | None = None,
+    shapes: int | ShapePlan | None = None,
+    trim: bool = False,
     attention: Any = None,
 ) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
     """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
 
-    Args:
-        size: the number of rows in a batch without a budget.
-        world, accumulated: the number of processes, and of the batches of a step in each.
-        drop_last: whether rows that do not fill a batch of each process are left out without a budget.
-        attention: see `batch_by_tokens`.
+    Without a budget, a batch has `size` rows. world, accumulated: the number of processes, and of the batches of a
+    step in each. See `batch_by_tokens` for the rest.
     """
     cost = _cost_of(attention, trainer.model)
     collator = trainer.data_collator
@@ -141,3 +148,85 @@ def _sampler(
         rounded = f" in multiples of {multiple}" if longest <= tokens else ""
         raise ValueError(f"{row}, more than max_tokens={tokens} allow{rounded}; give {least} or more")
     return TokenBudgetBatchSampler(lengths, tokens, **options)
+
+
+class _EachPass(TokenBudgetBatchSampler):
+    """Each pass over the rows has the epoch after that of the last one, unless an epoch was set."""
+
+    _is_set = True  # to 0
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self._is_set = True
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if not self._is_set:
+            self.set_epoch(self.epoch + 1)
+        self._is_set = False
+        return super().__iter__()
+
+
+def each_pass(sampler: TokenBudgetBatchSampler) -> TokenBudgetBatchSampler:
+    """The same sampler, whose passes have other batches without a call of `set_epoch`."""
+    made = object.__new__(_EachPass)
+    vars(made).update(vars(sampler))
+    return made
+
+
+def not_indexed(dataset: Any) -> TypeError:
+    """The error for a dataset whose rows cannot be chosen."""
+    return TypeError(
+        f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
+        "use quadrat.BatchedStream"
+    )
+
+
+def loader_by_tokens(
+    loader: Any, max_tokens: int | Literal["auto"], *, seed: int | None = None, trim: bool = False, **given: Any
+) -> tuple[Any, TokenBatches]:
+    """A loader of the same rows by token budget, or the one given where a budget would save nothing; and its numbers.
+
+    See `batch_by_tokens`.
+    """
+    _require_shuffled(loader)
+    holder = SimpleNamespace(data_collator=loader.collate_fn, model=getattr(loader.collate_fn, "model", None))
+    world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    if seed is None:  # processes need the same
+        own = loader.generator or (_name_of(loader.sampler)[0] == "torch" and loader.sampler.generator)
+        seed = 0 if world > 1 else (own or torch.default_generator).initial_seed() % 2**64
+    given |= {"world": world, "seed": seed, "drop_last": loader.drop_last, "trim": trim}
+    numbers, usual = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, **given)
+    if usual is None:
+        return loader, numbers
+    kept = {
+        name: value
+        for name in inspect.signature(type(loader)).parameters
+        if name not in _OF_BATCHES and (value := getattr(loader, name, None)) not in (None, "")
+    }
+    _, whole = filled(holder, usual.shapes, trim=trim)
+    return type(loader)(loader.dataset, batch_sampler=each_pass(usual), collate_fn=whole, **kept), numbers
+
+
+def _require_shuffled(loader: Any) -> None:
+    stateful = getattr(sys.modules.get("torchdata.stateful_dataloader"), "StatefulDataLoader", DataLoader)
+    if type(loader) not in (DataLoader, stateful):
+        raise TypeError(
+            f"a {type(loader).__name__} makes batches in its own way: give batch_by_tokens the DataLoader before "
+            "accelerator.prepare, or another library, wraps it"
+        )
+    if isinstance(loader.dataset, IterableDataset):
+        raise not_indexed(loader.dataset)
+    sampler = loader.sampler
+    usual = {(library, name) for library in ("torch", "torchdata") for name in ("RandomSampler", "BatchSampler")}
+    if not {_name_of(sampler), _name_of(loader.batch_sampler)} <= usual:
+        raise ValueError(
+            "the loader does not shuffle (shuffle=True), and the order of its rows would change: "
+            "quadrat.batching.by_length keeps the order of results"
+        )
+    if sampler.replacement or sampler.num_samples != len(loader.dataset):
+        raise ValueError("the sampler of the loader draws rows more than once, or some of them: use shuffle=True")
+
+
+def _name_of(value: Any) -> tuple[str, str]:
+    """The library and the name of an object's class: torchdata has samplers of its own."""
+    return type(value).__module__.partition(".")[0], type(value).__name__
