@@ -10,25 +10,23 @@ from transformers import TrainerCallback
 class SetEpochCallback(TrainerCallback):
     """Have what a Trainer trains on be that of its epoch, and a stream go on where a checkpoint was written.
 
-    Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins. With it,
-    `rng="philox"` draws new masks in each epoch, and a `BatchedDataset` or `PackedDataset` has the batches or packs of
-    that epoch, on every process. A run that is resumed, also in the middle of an epoch, has the masks and batches that
-    it would have had.
+    Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins: `rng="philox"` draws
+    new masks, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that epoch, on every process. A run
+    that is resumed, also in the middle of an epoch, has the masks and batches that it would have had.
 
     If the training dataset is a stream (`BatchedStream`, `PackedStream`, a `datasets.IterableDataset`, any
     `IterableDataset` of torch), each checkpoint has its state, and that of each worker process, in
     `trainer_state.json`. A run that is resumed from it gets the batches that it would have had, in any epoch, and
-    Trainer skips none; `ignore_data_skip` makes no difference. Rows are read again only where a stream has no
-    `state_dict`, or one that leaves rows out (a shuffle buffer of `datasets`). The number of processes and of
-    `dataloader_num_workers` must be as before.
+    Trainer skips none, whatever `ignore_data_skip` is. Rows are read again only where a stream has no `state_dict`, or
+    one that leaves rows out (a shuffle buffer of `datasets`). The number of processes and of `dataloader_num_workers`
+    must be as before.
 
     Args:
-        collator: an object with `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
-            if they have it.
+        collator: an object with `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader.
 
     Raises:
-        TypeError: when the first epoch begins, if no object has `set_epoch`, and the dataset is no stream; when a batch
-            is made, if a stream's `state_dict` has values that JSON does not keep.
+        TypeError: when the first epoch begins, if no object has `set_epoch`, and the dataset is not a stream; when a
+            batch is made, if a stream's `state_dict` has values that JSON does not keep.
         ValueError: when training is resumed, if a checkpoint's state is of another stream or of another number of
             processes or workers; or if there is none, and the stream was read for a second time.
         RuntimeError: when a run that is resumed begins to train, if its loader was read before.

@@ -1,7 +1,6 @@
 """`encode` and `predict` of sentence-transformers, in batches by token budget: a part of `patch_transformers`.
 
-Both loop over batches of texts that are sorted by characters. Here the loop gets a few thousand texts as one batch. Its
-model computes them in batches by length, and the loop does the rest with all of their outputs.
+Their loop gets a few thousand texts as one batch, which its model computes in batches by length.
 """
 
 from __future__ import annotations

@@ -122,11 +122,7 @@ class Patch:
         return f"<quadrat.{self._name}(): {'undone' if self._undone else 'in force'}>"
 
     def __enter__(self) -> Patch:
-        """The patch, which is in force already.
-
-        Raises:
-            RuntimeError: when it has been undone.
-        """
+        """The patch, which is in force already. Raises RuntimeError when it has been undone."""
         if self._undone:
             raise RuntimeError(f"this patch has been undone: call quadrat.{self._name}() for a new one")
         return self

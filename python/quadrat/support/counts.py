@@ -90,8 +90,7 @@ def stats(*, reset: bool = False) -> Stats:
         reset: whether to begin again at 0.
 
     Returns:
-        `compiled`, `remembered`, `fell_back` and `compared`, numbers of batches; `causes`, a dict of such numbers by
-        cause.
+        `compiled`, `remembered`, `fell_back` and `compared`: numbers of batches; `causes`: a dict of them by cause.
 
     Examples:
         >>> import quadrat

@@ -1,7 +1,6 @@
-"""The launcher of the CUDA kernels: for functions on tensors of a GPU, deferred batches and masking by counter alike.
+"""The launcher of the CUDA kernels, which queue work on torch's current stream: nothing here waits for the GPU.
 
-A launch queues work on torch's current stream, and returns. Nothing here waits for the GPU. Addresses are of the
-device's memory, which the caller keeps until torch may free it on that stream.
+Addresses are of the device's memory, which the caller keeps until torch may free it on that stream.
 """
 
 from __future__ import annotations

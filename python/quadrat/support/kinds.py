@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 Framework = Literal["np", "pt"]
 KINDS: tuple[str, ...] = _core.kinds
-BOOL = KINDS.index("bool")
-INT32 = KINDS.index("int32")
-INT64 = KINDS.index("int64")
-FLOAT32 = KINDS.index("float32")
-FLOAT64 = KINDS.index("float64")
-FLOAT16 = KINDS.index("float16")
+BOOL, INT32, INT64 = map(KINDS.index, ("bool", "int32", "int64"))
+FLOAT16, FLOAT32, FLOAT64 = map(KINDS.index, ("float16", "float32", "float64"))
 WIDEST = 2**48  # tokens of a row; more than any address space holds
 DTYPES = tuple(np.dtype(name) for name in KINDS)
 _KIND_OF_DTYPE = {dtype: kind for kind, dtype in enumerate(DTYPES)}

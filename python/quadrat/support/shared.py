@@ -24,8 +24,7 @@ def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) ->
     """Tensors on one new block of `size` bytes, and its address; each of (kind, first element, shape).
 
     The block is sent to another process once for all of them: by value if it is small, otherwise in shared memory. The
-    storage of each ends where the tensor does and does not grow, here and where it is sent. Raises RuntimeError where
-    there is no room, and what else torch raises.
+    storage of each ends where the tensor does. Raises RuntimeError where there is no room, and what else torch raises.
     """
     import torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn
@@ -30,6 +31,11 @@ _PYTHON_ROWS = (list, tuple)
 _ARRAYS = (np.ndarray, np.memmap)
 _MOST_TOKENIZERS = 32
 _MOST_OPTIONS = 32
+_NONE = type(None)
+# The types of `PadOptions` of which equal ones mean the same.
+_USUAL = frozenset(
+    itertools.product((bool, str, PaddingStrategy), (int, _NONE), (int, _NONE), (str, _NONE), (bool, _NONE), (bool,))
+)
 
 
 def tokenizer_pad(  # noqa: PLR0917 - as in transformers
@@ -45,23 +51,16 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 ) -> BatchEncoding:
     """Pad encoded inputs as `tokenizer.pad` does.
 
-    Arguments, result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches that
-    become tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of columns,
-    whose rows are lists, 1-D arrays or 1-D tensors. The tokenizer's own method is called for a single example, for
-    output as lists, and if quadrat cannot prove that its result is the same, for example for tokenizers that override
-    padding.
+    Result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches that become
+    tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of columns, whose
+    rows are lists, 1-D arrays or 1-D tensors. The tokenizer's own method is called for a single example, for output as
+    lists, and if quadrat cannot prove that its result is the same, for example for tokenizers that override padding.
 
     Args:
         tokenizer: a tokenizer of transformers.
         encoded_inputs: a list of mappings, a mapping of columns, or one example; also the rows of an `ArrowDataset`.
-        padding: True or "longest", "max_length", False or "do_not_pad".
-        max_length: the width, in tokens, for "max_length".
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        padding_side: "right" or "left"; by default the tokenizer's.
-        return_attention_mask: whether to make or pad the attention mask; by default only if the tokenizer's model takes
-            one.
-        return_tensors: "pt", "np" or a `TensorType`; by default that of the rows.
-        verbose: whether to warn.
+        padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, return_tensors, verbose: those of
+            `tokenizer.pad`. `return_tensors` is by default that of the rows.
 
     Returns:
         A `BatchEncoding`; for each column that is padded `[rows, width]`.
@@ -70,11 +69,9 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
-        >>> from tokenizers import Tokenizer, models
-        >>> from transformers import PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
-        >>> import quadrat
+        >>> import quadrat, tokenizers, transformers
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
         >>> batch = quadrat.tokenizers.tokenizer_pad(tokenizer, {"input_ids": [[1, 2, 3], [2]]}, return_tensors="pt")
         >>> batch["input_ids"].tolist(), batch["attention_mask"].tolist()
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
@@ -110,7 +107,7 @@ def becomes_lists(encoded_inputs: Any) -> bool:
 def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
     inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
-    if inputs is not None and _is_plain(options) and not warns_of_fast(tokenizer):
+    if inputs is not None and tuple(map(type, options)) in _USUAL and not warns_of_fast(tokenizer):
         features, framework, becomes_python = inputs
         method = _remembered(tokenizer, options, framework)
         batch = method(features)
@@ -163,10 +160,7 @@ def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoR
 
 
 class TokenizerPad(Remembering):
-    """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive.
-
-    Plans hold for one tokenizer and its class, by which the cache is keyed.
-    """
+    """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive."""
 
     pad_values = None
     _keeps_tokenizer: ClassVar[bool] = False
@@ -233,26 +227,10 @@ def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
         _known.pop(identity, None)
 
 
-_NONE = type(None)
-
-
-def _is_plain(options: PadOptions) -> bool:
-    """True if options are of the usual types, so that equal ones mean the same."""
-    return (
-        type(options.padding) in (bool, str, PaddingStrategy)
-        and type(options.max_length) in (int, _NONE)
-        and type(options.pad_to_multiple_of) in (int, _NONE)
-        and type(options.padding_side) in (str, _NONE)
-        and type(options.return_attention_mask) in (bool, _NONE)
-        and type(options.verbose) is bool
-    )
-
-
 def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
-    """Encoded inputs that may become tensors, as the plans take them; None for one example, lists and the unknown.
+    """A list of mappings or `Rows`, the framework, and whether the reference makes Python objects of given columns.
 
-    A list of mappings or `Rows`, the framework, and whether the reference replaces the columns that it was given by
-    Python objects.
+    None for one example, for lists and for what is not known.
     """
     try:
         main = tokenizer.model_input_names[0]
@@ -289,10 +267,7 @@ def _kind(row: Any) -> Framework | None:
 
 
 def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
-    """Columns as `Rows`, with the rows that the reference would read; None where one does not consist of rows.
-
-    arrays: whether the reference makes Python objects of the columns first.
-    """
+    """Columns with rows as the reference reads them, of Python objects where there are arrays; None without rows."""
     made: list[Any] = []
     for value in columns.values():
         if type(value) in _PYTHON_ROWS:

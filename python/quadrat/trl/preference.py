@@ -1,7 +1,6 @@
 """Collators of preferences, as a table: which columns are joined to rows, and which numbers come with them.
 
-Written against TRL 1.0 to 1.16. A prompt is joined to each completion: the rows of the first completion come first,
-then those of the next.
+A prompt is joined to each completion: the rows of the first completion come first, then those of the next.
 """
 
 from __future__ import annotations
