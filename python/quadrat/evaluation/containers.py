@@ -92,12 +92,10 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     is interrupted, the container holds the whole batch or nothing of it.
 
     Args:
-        do_nested_concat: whether to join batches along the first axis, padding the second; otherwise they stay in a
-            list.
+        do_nested_concat: whether to join batches along the first axis, padding the second; or to list them.
         padding_index: the padding value for narrower batches.
-        ragged: quadrat only: with `do_nested_concat`, returns arrays of two and more dimensions as a `Ragged` whose
-            rows are as long as they were in their batch. Nothing is padded, and tensors on a GPU are copied when they
-            are added.
+        ragged: quadrat only: with `do_nested_concat`, arrays of two and more dimensions become a `Ragged` whose rows
+            are as long as in their batch. Nothing is padded; tensors on a GPU are copied when they are added.
 
     Examples:
         >>> import torch, quadrat
@@ -282,13 +280,11 @@ def without_padding(
     - labels of several dimensions are a `Ragged` of those that are not `padding_index`;
     - predictions, inputs and all arrays with the rows and width of the labels are a `Ragged` of the same tokens, so
       that `prediction.predictions.values[k]` goes with `prediction.label_ids.values[k]`;
-    - integers of another width than the labels, such as generated tokens, are a `Ragged` of those that are not
-      `padding_index`;
+    - integers of another width, such as generated tokens, are a `Ragged` of those that are not `padding_index`;
     - everything else (labels of one dimension, losses) does not change. Tuples and mappings are kept.
 
     Args:
-        compute_metrics: your function. It gets an `EvalPrediction`, and whatever else Trainer passes
-            (`compute_result`).
+        compute_metrics: your function. It gets an `EvalPrediction`, and what else Trainer passes (`compute_result`).
         padding_index: the label of tokens that do not count: padding, special tokens, parts of words.
 
     Examples:
@@ -302,7 +298,6 @@ def without_padding(
         >>> quadrat.evaluation.without_padding(compute_metrics)(EvalPrediction(logits, labels))
         {'accuracy': 0.5}
     """
-
     if not callable(compute_metrics):
         raise TypeError(f"compute_metrics must be a function, not {compute_metrics!r}")
 

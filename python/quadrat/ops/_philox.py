@@ -19,9 +19,7 @@ from quadrat.support.tensors import is_tensor
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
-class PhiloxOptions(NamedTuple):
-    """How tokens are masked, as the kernels of the CPU and of a GPU take it."""
-
+class PhiloxOptions(NamedTuple):  # as the kernels of the CPU and of a GPU take them
     seed: int  # below 2**64
     epoch: int  # below 2**32
     mlm_probability: float  # of a token to be masked

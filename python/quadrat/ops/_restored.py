@@ -18,9 +18,7 @@ from quadrat.support.tensors import is_tensor
 _NAMED = 8  # rows of a batch that an error names
 
 
-class Restoring(NamedTuple):
-    """Where the rows of batches go."""
-
+class Restoring(NamedTuple):  # where the rows of batches go
     total: int  # of all rows
     places: Sequence[IntArray]
     numbers: Sequence[IntArray]  # of the rows, for errors

@@ -19,9 +19,7 @@ with needs("quadrat.bert_padding"):
     import torch
 
 
-class MaskLayout(NamedTuple):
-    """The tokens that a mask keeps."""
-
+class MaskLayout(NamedTuple):  # of the tokens that a mask keeps
     indices: Any  # int64 `[total]`, places in the flattened mask
     cu_seqlens: Any  # int32 `[rows + 1]`
     lengths: Any  # int32 `[rows]`
@@ -79,27 +77,26 @@ def _layout_on_gpu(mask: Any) -> MaskLayout | None:
     if not mask.numel():
         indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
         return MaskLayout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
-    launched = LaunchedLayout(mask)
-    total, longest, unusual = launched.state[:3].tolist()
+    state, indices, cu_seqlens, lengths = launched_layout(mask)
+    total, longest, unusual = state[:3].tolist()
     if unusual:
         return None
-    indices = launched.indices[:total]
+    indices = indices[:total]
     indices = indices.clone() if 2 * total < rows * width else indices  # not to keep room for the rest
-    return MaskLayout(indices, launched.cu_seqlens, launched.lengths, longest)
+    return MaskLayout(indices, cu_seqlens, lengths, longest)
 
 
-class LaunchedLayout:
-    """The layout of a mask with elements on a GPU, which nothing has waited for: only the first indices count."""
+def launched_layout(mask: Any) -> list[Any]:
+    """State, indices, cu_seqlens and lengths of a mask with elements on a GPU, which nothing has waited for.
 
-    def __init__(self, mask: Any) -> None:
-        rows, width = mask.shape
-        segments = rows * -(-width // _core.MASK_SEGMENT)
-        self.state = mask.new_empty(4 + segments, dtype=torch.int64)
-        self.indices = mask.new_empty(rows * width, dtype=torch.int64)
-        self.cu_seqlens = mask.new_empty(rows + 1, dtype=torch.int32)
-        self.lengths = mask.new_empty(rows, dtype=torch.int32)
-        addresses = [address_of(out) for out in (self.state, self.indices, self.cu_seqlens, self.lengths)]
-        gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *addresses)
+    The state begins with how many indices count, the longest length, and whether torch must make the layout instead.
+    """
+    rows, width = mask.shape
+    segments = rows * -(-width // _core.MASK_SEGMENT)
+    sizes = (4 + segments, torch.int64), (rows * width, torch.int64), (rows + 1, torch.int32), (rows, torch.int32)
+    made = [mask.new_empty(size, dtype=dtype) for size, dtype in sizes]
+    gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *map(address_of, made))
+    return made
 
 
 def _room(like: Any, *shape: int) -> Any:

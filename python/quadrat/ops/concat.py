@@ -36,8 +36,8 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
         padding_index: the padding value for batches that are narrower than the widest.
 
     Returns:
-        Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
-        single batch is returned as it is. If they differ in rows and width alone, the cost is that of one copy.
+        Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device; one
+        batch as it is. If batches differ in rows and width alone, the cost is that of one copy.
 
     Raises:
         AssertionError: when batches are of different types.

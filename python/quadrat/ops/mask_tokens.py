@@ -141,9 +141,7 @@ class Given(NamedTuple):
 
 
 def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: philox.PhiloxOptions) -> MaskedTokens:
-    framework: Framework = "pt" if is_tensor(input_ids) else "np"
-    origin = _origin(generator, framework)
-    masked = _copy(input_ids)
+    origin, masked = _origin(generator, "pt" if is_tensor(input_ids) else "np"), _copy(input_ids)
     replacement = origin.replacement(options.mask, options.random, options.mask_id, options.vocab_size)
     probability = origin.rounded(options.mlm_probability)
     labeller = _core.MaskedLabels(*origin[:2], False, probability, replacement, list(given.special_ids))

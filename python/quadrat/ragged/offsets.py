@@ -16,22 +16,20 @@ _LONGEST = 2**62  # tokens in all
 
 
 class Facts(NamedTuple):
-    """Facts about the offsets of a `Ragged`: its bounds, and the longest row and its length."""
+    """Facts about the offsets of a `Ragged`."""
 
     first: int
     last: int
-    longest: tuple[int, int]
+    longest: tuple[int, int]  # row, and its length
 
 
 def require_offsets(offsets: Any) -> None:
     """Raises TypeError unless offsets are an array or tensor, and ValueError unless they are 1-D integers, and some."""
     if not (isinstance(offsets, np.ndarray) or is_tensor(offsets)):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
-    shape = tuple(offsets.shape)
-    if len(shape) != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
-        raise ValueError(
-            f"offsets must be integers, one more than there are rows, not {offsets.dtype} of shape {shape}"
-        )
+    if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
+        found = f"{offsets.dtype} of shape {tuple(offsets.shape)}"
+        raise ValueError(f"offsets must be integers, one more than there are rows, not {found}")
 
 
 @functools.cache
@@ -97,8 +95,6 @@ def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         import torch
 
-        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
-        torch.cumsum(lengths, 0, out=offsets[1:])
-        return offsets.to(values.device), None
+        return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0)).to(values.device), None
     bounds, facts = offsets_of(lengths)
     return tensor_or_array(bounds, values), facts

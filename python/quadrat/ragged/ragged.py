@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._names import load
-from quadrat.ragged.arrow import list_array
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets, tensor_or_array
 from quadrat.ragged.shown import as_html, as_numbers, as_text
 from quadrat.ragged.source import RowSource
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Ragged(Generic[Array]):
     """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
 
-    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so other code may change
-    their numbers: on the CPU, offsets are checked again whenever rows are read.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied: other code may change their numbers, so
+    that on the CPU, offsets are checked again whenever rows are read.
 
     Args:
         values: NumPy array or torch tensor, `[total, ...]`.
@@ -296,10 +296,9 @@ class Ragged(Generic[Array]):
         return pad(self, padding_side=padding_side, dtype=dtype, return_tensors=return_tensors, **options)  # type: ignore[no-any-return]
 
     def to_nested(self) -> torch.Tensor:
-        """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.
+        """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same memory, with gradients.
 
-        NumPy values become a tensor that shares their memory. Gradients flow back to the values. On a GPU this waits
-        once for the offsets, unless they came from the CPU.
+        On a GPU this waits once for the offsets, unless they came from the CPU.
 
         Raises:
             NotImplementedError: with torch before 2.4, which cannot make such a tensor.
@@ -328,13 +327,30 @@ class Ragged(Generic[Array]):
             TypeError: when Arrow has no such dtype, for example bfloat16.
             ValueError: when the offsets decrease, which is possible only on a GPU.
         """
-        return list_array(*self._spanned())
+        values, bounds = self._spanned()
+        with needs("Ragged.to_arrow"):
+            import pyarrow as pa
+        kind = str(values.dtype).removeprefix("torch.")
+        if carrier_of(values.dtype) is not None and kind != "float16":
+            raise TypeError(
+                f"Arrow has no {kind}: convert the values first, for example "
+                "`quadrat.Ragged(ragged.values.float(), ragged.offsets).to_arrow()`"
+            )
+        falls = np.flatnonzero(bounds[1:] < bounds[:-1])
+        if falls.size:
+            raise ValueError(f"offsets must not decrease, but do at row {int(falls[0])}")
+        numbers = np.ascontiguousarray(values.numpy(force=True) if is_tensor(values) else values)
+        items = pa.array(numbers.reshape(-1))
+        for axis in range(numbers.ndim - 1, 0, -1):
+            lists, count = pa.list_(items.type, numbers.shape[axis]), math.prod(numbers.shape[:axis])
+            # FixedSizeListArray.from_arrays refuses lists of size 0.
+            items = pa.Array.from_buffers(lists, count, [None], null_count=0, children=[items])
+        if bounds[-1] > np.iinfo(np.int32).max:
+            return pa.LargeListArray.from_arrays(pa.array(bounds), items)
+        return pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), items)
 
     def to_lists(self) -> list[list[Any]]:
-        """The rows as Python lists, for example for `tokenizer.batch_decode`.
-
-        From a GPU they are copied all at once, and rows outside the values are cut.
-        """
+        """The rows as Python lists, for example for `tokenizer.batch_decode`; on a GPU, cut to the values."""
         values, bounds = self._spanned()
         values = as_numbers(values)  # NumPy makes lists faster than torch
         return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]

@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from quadrat import _core
-from quadrat.ragged.offsets import Facts
-from quadrat.support import kinds, memory, tensors
+from quadrat.ragged.offsets import Facts, tensor_or_array
+from quadrat.support import tensors
 from quadrat.support.arrays import IntArray, carrier_of, fast_form, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
-from quadrat.support.kinds import FLOAT64, INT64, Framework
-from quadrat.support.memory import interop
+from quadrat.support.kinds import FLOAT64, INT64, Framework, framework_of, kind_of
+from quadrat.support.memory import address_of, empty, interop
 from quadrat.support.tensors import is_tensor
 
 _ERRORS = {
@@ -33,11 +33,11 @@ class RowSource:
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
         self.lengths: IntArray = np.empty(columns.count(0), np.int64)  # `[rows]`, in tokens
-        columns.lengths(0, memory.address_of(self.lengths))
+        columns.lengths(0, address_of(self.lengths))
         self.trailing = columns.trailing(0)  # the dimensions of a token
         self.own = own  # an array of the dtype of the rows, where integers stand in their place, see `carrier_of`
         self._keep = keep
-        _, _, kinds, _, _, self.total = columns.describe(0)  # tokens in all rows
+        _, _, kinds, *_, self.total = columns.describe(0)  # tokens in all rows
         self._kinds = kinds if kind is None else 1 << kind
 
     @classmethod
@@ -107,16 +107,15 @@ class RowSource:
         if self.own is not None:
             require_own_dtype(self.own, dtype, framework)
             dtype = None
-        framework = kinds.framework_of(framework, self.framework)
-        kind = self.kind if dtype is None else kinds.kind_of(dtype)
-        values, address = memory.empty(framework, (self.total, *self.trailing), kind)
+        framework = framework_of(framework, self.framework)
+        kind = self.kind if dtype is None else kind_of(dtype)
+        values, address = empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)
-        offsets, _ = memory.empty(framework, (len(self) + 1,), INT64)
-        offsets[0] = 0
-        self.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
+        bounds = np.zeros(len(self) + 1, np.int64)
+        self.lengths.cumsum(out=bounds[1:])
         values = values if self.own is None else values.view(self.own.dtype)
-        return values, offsets, Facts(0, self.total, self.longest)
+        return values, tensor_or_array(bounds, values), Facts(0, self.total, self.longest)
 
 
 def raise_failure(failure: tuple[int, int, int]) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from quadrat.ops._padding import whole
-from quadrat.ops._tokens import LaunchedLayout, is_ours, require_mask
+from quadrat.ops._tokens import is_ours, launched_layout, require_mask
 from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.extras import needs
 from quadrat.support.tensors import on_gpu, recording
@@ -90,15 +90,13 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
     """`index_first_axis`, and the input itself for a residual connection; their gradients are added.
 
     Args:
-        input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
-        indices: `[count]` integers from 0, on the same device.
+        input, indices: as for `index_first_axis`.
 
     Returns:
         `[count, ...]` and `[tokens, ...]`. The gradients of a token that is taken several times add up.
 
     Raises:
-        IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
-        ValueError: when the indices are not 1-D integers, or on another device.
+        IndexError, ValueError: as `index_first_axis`.
 
     Examples:
         >>> import torch, quadrat
@@ -164,9 +162,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
         `[batch, seqlen, ...]`.
 
     Raises:
-        IndexError: on the CPU, when an index is out of range.
-        TypeError: when `batch` or `seqlen` is not an int.
-        ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
+        IndexError, TypeError, ValueError: as `index_put_first_axis`.
 
     Examples:
         >>> import torch, quadrat
@@ -192,8 +188,7 @@ def unpad_input_for_concatenated_sequences(
         `[sequences + 1]` int32, where sequences begin and end; the length of the longest, an int, 0 without sequences.
 
     Raises:
-        TypeError: when the lengths are not a tensor.
-        ValueError: when they are not `[batch, seqlen]`, or on another device.
+        TypeError, ValueError: as `unpad_input`, for the lengths.
 
     Examples:
         >>> import torch
@@ -208,9 +203,9 @@ def unpad_input_for_concatenated_sequences(
     kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
     at_once = on_gpu(lengths) and not recording() and is_ours(lengths) and lengths.numel() > 0
     if at_once and not lengths.is_floating_point():
-        tokens, sequences = LaunchedLayout(kept), LaunchedLayout((lengths != 0).contiguous())
-        total, count, longest = torch.stack([tokens.state[0], sequences.state[0], lengths.max().long()]).tolist()
-        indices, places = tokens.indices[:total], sequences.indices[:count]
+        (tokens, indices, *_), (sequences, places, *_) = map(launched_layout, (kept, (lengths != 0).contiguous()))
+        total, count, longest = torch.stack([tokens[0], sequences[0], lengths.max().long()]).tolist()
+        indices, places = indices[:total], places[:count]
     else:
         longest = lengths.max().item() if lengths.numel() > 0 else 0
         (indices, *_), (places, *_) = layout_of(kept), layout_of(lengths != 0)
@@ -219,8 +214,8 @@ def unpad_input_for_concatenated_sequences(
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:
-    shape = tuple(indices.shape)
-    if len(shape) != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        shape = tuple(indices.shape)
         raise ValueError(f"indices must be integers, one per token, not {indices.dtype} of shape {shape}")
     if indices.device != tokens.device:
         raise ValueError(f"indices are on {indices.device}, the tokens on {tokens.device}: move one to the other")

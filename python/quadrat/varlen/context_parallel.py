@@ -35,15 +35,14 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
     Args:
         cu_seqlens_padded: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one
             ends; each length is a multiple of `2 * cp_size`, see `quadrat.varlen.align`.
-        *columns: NumPy arrays or torch tensors with the tokens along `dim`, on one device, of any dtype; they may have
-            a gradient. A column that is None stays None.
+        *columns: NumPy arrays or torch tensors of any dtype with tokens along `dim`, on one device. None stays None.
         cp_size: the size of the group.
         cp_rank: the rank, from 0 to `cp_size - 1`.
         dim: the dimension of the tokens; 1 for `[1, total]`.
 
     Returns:
         A tuple of the slices, or for one column the slice itself. Slices are copies, chunk by chunk, sequence by
-        sequence. On a GPU the call does not wait if the sequences fill the columns.
+        sequence, with a gradient if the column has one. On a GPU nothing waits if the sequences fill the columns.
 
     Raises:
         TypeError: when a column is not an array, or an option is not an int.
