@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from quadrat.cli.batch_sizes import Sizes, sizes_of
+from quadrat.cli.batch_sizes import sizes_of
 from quadrat.cli.waste import LITTLE_PADDING
 
-Count = Callable[[str, Sizes], None]
 Told = Callable[[Any, "str | None"], None] | None
 
 COUNTED = "batches", "rows", "computed", "tokens"
@@ -22,7 +21,7 @@ _ADVICE = {
 }
 
 
-def _patch_pipelines(count: Count, told: Told, _: Any) -> None:
+def _patch_pipelines(tally: Any, told: Told) -> None:
     """Counts the batches of pipelines; with `told`, they are chosen by length, see `patch_pipelines.swaps`."""
     from quadrat.integration.patch_pipelines import PLACES, knows, swaps
     from quadrat.integration.switch import Patch, Swap, Switch
@@ -32,14 +31,14 @@ def _patch_pipelines(count: Count, told: Told, _: Any) -> None:
     @functools.wraps(original)
     def forward(self: Any, model_inputs: Any, **options: Any) -> Any:
         if knows(self):
-            count(_PIPELINES, sizes_of(model_inputs, None))
+            tally.add_elsewhere(_PIPELINES, sizes_of(model_inputs, None))
         return original(self, model_inputs, **options)
 
     changed = [Swap(original, forward), *(() if told is None else swaps(told))]
     Patch("run", Switch(lambda: changed, others=lambda: PLACES))
 
 
-def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], Any]) -> None:
+def _patch_sentences(tally: Any, told: Told) -> None:
     """Counts the batches of sentence-transformers; with `told`, they are chosen by length."""
     from sentence_transformers.base.data_collator import BaseDataCollator
 
@@ -47,68 +46,59 @@ def _patch_sentences(count: Count, told: Told, of_thread: Callable[[], Any]) -> 
     from quadrat.integration.switch import Patch, Switch
 
     def count_batch(batch: Any, _: Any) -> None:
-        if getattr(of_thread(), "computes", False):  # cards of models tokenise data sets, too
-            count(_SENTENCES, sizes_of(batch, None))
-
-    def computing(call: Any) -> Any:
-        @functools.wraps(call)
-        def computes(self: Any, *args: Any, **options: Any) -> Any:
-            own = of_thread()
-            own.computes = True
-            try:
-                return call(self, *args, **options)
-            finally:
-                own.computes = False
-
-        return computes
+        if tally.own.computes:  # cards of models tokenise data sets, too
+            tally.add_elsewhere(_SENTENCES, sizes_of(batch, None))
 
     def count_columns(batch: Any, _: Any) -> None:
-        of_thread().is_counted = True  # else the loader counts it
-        count(_TRAINING, sizes_of(batch, None))
+        tally.own.is_counted = True  # else the loader counts it
+        tally.add_elsewhere(_TRAINING, sizes_of(batch, None))
 
     for cls in PLACES:
-        cls.preprocess = _counted(cls.preprocess, count_batch, of_thread)
-    BaseDataCollator.__call__ = _counted(BaseDataCollator.__call__, count_columns, of_thread)
+        _count(tally, cls, "preprocess", count_batch)
+    _count(tally, BaseDataCollator, "__call__", count_columns)
     if told is not None:
-        InWindows.preprocess = _counted(InWindows.preprocess, lambda *_: None, of_thread)  # type: ignore[method-assign]
-        InWindows.collated = _counted(InWindows.collated, count_batch, of_thread)  # type: ignore[method-assign]
+        _count(tally, InWindows, "preprocess", lambda *_: None)
+        _count(tally, InWindows, "collated", count_batch)
         changed = swaps(told)
         Patch("run", Switch(lambda: changed, others=lambda: PLACES))
     for cls, name, _ in LOOPS:
-        setattr(cls, name, computing(getattr(cls, name)))
+        _count(tally, cls, name, lambda *_: None, within="computes")
 
 
-def patch_tokenizers(count: Count, of_thread: Callable[[], Any]) -> None:
+def patch_tokenizers(tally: Any) -> None:
     """Counts the batches of tensors that tokenizers pad, unless a collator or a loader calls them."""
     from transformers import PreTrainedTokenizerBase
 
     def count_tensors(batch: Any, options: dict[str, Any]) -> None:
-        if options.get("return_tensors") is not None and of_thread().fetcher is None:
+        if options.get("return_tensors") is not None and tally.own.fetcher is None:
             sizes = sizes_of(batch, None)
             if len(sizes.lengths) > 1 or sizes.is_unknown:
-                count(_TOKENIZERS, sizes)
+                tally.add_elsewhere(_TOKENIZERS, sizes)
 
     for name in ("__call__", "pad"):
-        call = getattr(PreTrainedTokenizerBase, name)
-        setattr(PreTrainedTokenizerBase, name, _counted(call, count_tensors, of_thread))
+        _count(tally, PreTrainedTokenizerBase, name, count_tensors)
 
 
-def _counted(call: Any, count: Callable[[Any, dict[str, Any]], None], of_thread: Callable[[], Any]) -> Any:
-    """A method whose result is counted, unless another one that counts has called it: `of_thread().inside`."""
+def _count(
+    tally: Any, cls: Any, name: str, count: Callable[[Any, dict[str, Any]], None], *, within: str = "inside"
+) -> None:
+    """Has results of a method counted, unless another one that counts has called it: `within`, of `tally.own`."""
+    call = getattr(cls, name)
 
     @functools.wraps(call)
     def counting(self: Any, *args: Any, **options: Any) -> Any:
-        own = of_thread()
-        outer, own.inside = own.inside, True
+        own = tally.own
+        outer = getattr(own, within)
+        setattr(own, within, True)
         try:
             batch = call(self, *args, **options)
         finally:
-            own.inside = outer
+            setattr(own, within, outer)
         if not outer:
             count(batch, options)
         return batch
 
-    return counting
+    setattr(cls, name, counting)
 
 
 def sentences(found: dict[str, int], given: Sequence[str]) -> Iterator[str]:

@@ -26,14 +26,13 @@ def merged(processes: Sequence[dict[str, Any]], elapsed: float) -> dict[str, Any
     total |= {name: Counter() for name in ("causes", "options", "elsewhere", "lengths", "widths")}
     for one in processes:
         total["processes"] += 1
-        for name in ("causes", "options", "elsewhere"):
-            total[name].update(one.pop(name, {}))
-        for name in ("lengths", "widths"):
-            total[name].update({int(tokens): number for tokens, number in one.pop(name, {}).items()})
         for name, value in one.items():
-            total[name] = total.get(name, 0) + value
-    lengths = total.pop("lengths")
-    total["padded_to"] = max(total.pop("widths"), default=0)
+            if isinstance(value, dict):
+                total[name].update(value)
+            else:
+                total[name] = total.get(name, 0) + value
+    lengths = {int(tokens): rows for tokens, rows in total.pop("lengths").items()}
+    total["padded_to"] = max(map(int, total.pop("widths")), default=0)
     total["rows"] = sum(lengths.values())
     total["padding"] = 1 - total["tokens"] / total["computed"] if total["computed"] else 0.0
     total["with_max_tokens"] = _with_budget(lengths, total)
@@ -53,16 +52,14 @@ def _fewer_tokens(total: dict[str, Any]) -> float:
     return max(0.0, 1 - float(other["computed"] / total["computed"]))
 
 
-def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int] | None:
+def _with_budget(lengths: dict[int, int], total: dict[str, Any]) -> dict[str, int] | None:
     """A token budget for these rows, and the tokens that batches of it have, padding included."""
     from quadrat.batching.token_budget import usual_max_tokens  # which imports torch, and this module waits for that
 
-    batches = total["sized"]
     if total["rows"] < _FEWEST or not total["padding"]:
         return None
     rows = np.repeat(np.array(list(lengths), np.int64), np.array(list(lengths.values()), np.int64))
-    size = max(1, round(len(rows) / batches))
-    budget = usual_max_tokens(rows, size)
+    budget = usual_max_tokens(rows, max(1, round(len(rows) / total["sized"])))
     return {"max_tokens": budget, "computed": padded(rows, token_budget(rows, budget)).computed}
 
 
@@ -74,18 +71,17 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
         made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled, and {fallen:,} fell back"
         lines = [f"{made}; {total['seconds']:.3g} s in collators"]
     lines += [f"  {batches:,} times {cause}" for cause, batches in total["causes"].items()]
-    if total["unlabelled"]:
-        lines.append(f"{total['unlabelled']:,} of them had {UNLABELLED}")
     budget, padding = _padding(total, trims="--trim" in of_trainer)
-    lines += padding
-    if total["options"]["--trim"]:
-        lines.append(f"--trim cut {total['trimmed']:,} tokens of padding")
-    if total.get("batches_of_workers"):
-        lines.append(f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes")
-    if total["others"]:
-        lines.append(f"{total['others']:,} batches of loaders were made by other collators: their padding counts")
-    if total["unknown"]:
-        lines.append(f"{total['unknown']:,} batches have no attention mask: how much of them is padding is not known")
+    workers, others, unknown = (total.get(name, 0) for name in ("batches_of_workers", "others", "unknown"))
+    notes = {
+        f"{total['unlabelled']:,} of them had {UNLABELLED}": total["unlabelled"],
+        **dict.fromkeys(padding, True),
+        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"],
+        f"{workers:,} batches came from {total.get('workers')} worker processes": workers,
+        f"{others:,} batches of loaders were made by other collators: their padding counts": others,
+        f"{unknown:,} batches have no attention mask: how much of them is padding is not known": unknown,
+    }
+    lines += [text for text, number in notes.items() if number]
     lines += loop_sentences(total["loops"], {TRAINING: budget, EVALUATION: "quadrat.batching.by_length"})
     lines += sentences(total["elsewhere"], of_trainer)
     unmet = [name for name in of_trainer if not total["options"][name]]

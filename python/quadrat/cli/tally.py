@@ -29,12 +29,12 @@ _COUNTERS = ("lengths", "widths", "options", "elsewhere")
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
 
 
-class _Tally:
-    """Counts of the batches of this process."""
+class Tally(Waits):
+    """Counts of the batches of this process, too; a fork begins anew, in the same object."""
 
     def __init__(self) -> None:
-        self.lock, self.waits = threading.Lock(), Waits()
-        self.own = self.waits.own
+        super().__init__()
+        self.lock = threading.Lock()
         self.seconds, self.computed, self.tokens = 0.0, 0, 0
         self.cut = self.trimmed = 0  # tokens that trim would cut, and that it cut
         self.unlabelled = 0  # batches whose labels are all ignored
@@ -65,12 +65,8 @@ class _Tally:
 
     def add_of_loader(self, fetcher: Any, batch: Any) -> None:
         """Adds a batch of a loader, unless a collator has added it, or a pipeline does."""
-        collate: Any = vars(fetcher).get("collate_fn")
-        if (
-            counting()
-            and not self.own.is_counted
-            and getattr(collate, "__module__", "") != "transformers.pipelines.base"
-        ):
+        is_of_pipeline = getattr(vars(fetcher).get("collate_fn"), "__module__", "") == "transformers.pipelines.base"
+        if counting() and not self.own.is_counted and not is_of_pipeline:
             with contextlib.suppress(Exception):  # a batch of any kind
                 sizes = sizes_of(getattr(batch, "noted", batch), None)  # a batch of a stream comes with its place
                 with self.lock:
@@ -130,13 +126,13 @@ class _Tally:
         return {
             **made._asdict(),
             **{name: getattr(self, name) for name in (*NUMBERS, *_COUNTERS)},
-            **self.waits.as_dict(),
+            **super().as_dict(),
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
         }
 
 
-TALLY = _Tally()
+TALLY = Tally()
 
 
 def say(text: str) -> None:

@@ -36,15 +36,18 @@ def run(options: Namespace) -> int:
     import transformers
 
     from quadrat.installed import imitated
+    from quadrat.planning.compared import difference_of
     from quadrat.support.counts import stats
 
     rng, found, rows, twins = np.random.default_rng(options.seed), dict[str, str](), [], []
     for name, choices in (_collators() | _functions()).items():
         stats(reset=True)
-        differing, batches = _compare(choices, rng)
+        drawn = (case for case in choices for _ in range(BATCHES // len(choices)))
+        differences = [difference_of(theirs, ours, draw(rng)) for theirs, ours, draw in drawn]
+        differing = [one for one in differences if one is not None]
         twin = choices[0][1]._imitates
         compiled = "" if twin == "convert_to_tensors" else f"{stats().compiled}"  # which makes no batches
-        rows.append((name, f"{batches}", compiled, f"{len(differing)}"))
+        rows.append((name, f"{len(differences)}", compiled, f"{len(differing)}"))
         if differing:
             found[name] = differing[0]
         else:
@@ -67,19 +70,6 @@ def run(options: Namespace) -> int:
     return int(bool(found))
 
 
-def _compare(choices: list[Case], rng: np.random.Generator) -> tuple[list[str], int]:
-    from quadrat.planning.compared import difference_of
-
-    differing, batches = [], 0
-    for theirs, ours, draw in choices:
-        for _ in range(BATCHES // len(choices)):
-            found = difference_of(theirs, ours, draw(rng))
-            batches += 1
-            if found is not None:
-                differing.append(found)
-    return differing, batches
-
-
 def _functions() -> dict[str, list[Case]]:
     """Functions that quadrat puts in the place of transformers'."""
     from transformers import BatchEncoding, Wav2Vec2FeatureExtractor
@@ -99,22 +89,24 @@ def _functions() -> dict[str, list[Case]]:
     def clips(rng: np.random.Generator) -> list[Any]:
         return [{"input_values": rng.random(len(row["input_ids"]), np.float32)} for row in rows(rng)]
 
-    def case(twin: str, theirs: Any, ours: Any, draw: Draw) -> Case:
-        ours._imitates, ours.tokenizer, theirs.tokenizer = twin, tokenizer, tokenizer  # as collators have them
-        return theirs, ours, draw
+    def pad_clips(extractor: Any, features: Any, return_tensors: str) -> Any:
+        return feature_pad(extractor, features, options=FeaturePadOptions(return_tensors=return_tensors))
 
-    theirs: Any
-    ours: Any
-    found: dict[str, list[Case]] = {"tokenizer.pad": [], "convert_to_tensors": [], "feature_extractor.pad": []}
-    for one in ("pt", "np"):
-        theirs, ours = (partial(pad, tokenizer, return_tensors=one) for pad in (originals.PAD, tokenizer_pad))
-        found["tokenizer.pad"].append(case("tokenizer_pad", theirs, ours, rows))
-        theirs, ours = (partial(call, tensor_type=one) for call in (originals.CONVERT_TO_TENSORS, convert_to_tensors))
-        found["convert_to_tensors"].append(case("convert_to_tensors", theirs, ours, encoding))
-        theirs = partial(originals.FEATURE_PAD, extractor, return_tensors=one)
-        ours = partial(feature_pad, extractor, options=FeaturePadOptions(return_tensors=one))
-        found["feature_extractor.pad"].append(case("feature_pad", theirs, ours, clips))
-    return found
+    def cases(twin: str, theirs: Any, ours: Any, draw: Draw, *given: Any, option: str = "return_tensors") -> list[Case]:
+        made: list[Any] = []
+        for one in ("pt", "np"):
+            pair: Any = [partial(call, *given, **{option: one}) for call in (theirs, ours)]
+            pair[0].tokenizer = pair[1].tokenizer = tokenizer  # as collators have them
+            pair[1]._imitates = twin
+            made.append((*pair, draw))
+        return made
+
+    conversions = originals.CONVERT_TO_TENSORS, convert_to_tensors
+    return {
+        "tokenizer.pad": cases("tokenizer_pad", originals.PAD, tokenizer_pad, rows, tokenizer),
+        "convert_to_tensors": cases("convert_to_tensors", *conversions, encoding, option="tensor_type"),
+        "feature_extractor.pad": cases("feature_pad", originals.FEATURE_PAD, pad_clips, clips, extractor),
+    }
 
 
 def _collators() -> dict[str, list[Case]]:
@@ -126,40 +118,38 @@ def _collators() -> dict[str, list[Case]]:
     own: dict[str, Any] = {"tokenizer": _tokenizer()}
     masked = _rows(special_tokens_mask=lambda n: [1] * min(n, 1) + [0] * (n - 1))
     plain, typed = _rows(), _rows(token_type_ids=lambda n: [0] * n, label=lambda n: n % 3 - 1)
-    frameworks: list[dict[str, Any]] = [{}, {"return_tensors": "np"}]
+    lists = partial(_rows, lists=not flattening_takes_arrays())
     spread = {"return_flash_attn_kwargs": True, "return_seq_idx": True}
-    only_lists = not flattening_takes_arrays()
-    cases: dict[str, list[tuple[dict[str, Any], Draw]]] = {
-        "DataCollatorWithPadding": [
-            (own | more | one, draw)
-            for more in frameworks
-            for one, draw in (({}, plain), ({"pad_to_multiple_of": 8}, typed))
-        ],
-        "DataCollatorForTokenClassification": [(own | more, _rows(labels=lambda n: [-100] * n)) for more in frameworks],
-        "DataCollatorForSeq2Seq": [(own | more, _rows(labels=lambda n: list(range(n + 1)))) for more in frameworks],
-        "DataCollatorForLanguageModeling": [
-            (own | more | one, draw)
-            for more in frameworks
-            for one, draw in (({}, plain), ({"seed": 3}, masked), ({"mlm": False}, plain))
-        ],
-        "DataCollatorForPermutationLanguageModeling": [(own | more, _rows(even=True)) for more in frameworks],
-        "DataCollatorForMultipleChoice": [(own, _choices)],
-        "DataCollatorWithFlattening": [
-            ({}, _rows(lists=only_lists)),
-            (spread, _rows(lists=only_lists)),
-            ({}, _rows(lists=only_lists, labels=lambda n: [4] * n)),
-        ],
-        "DefaultDataCollator": [
-            (more, _rows(equal=True, label=value))
-            for more in frameworks
-            for value in (lambda n: n % 3 - 1, lambda n: n / 4)
-        ],
+    one: list[dict[str, Any]] = [{}]
+    both = [*one, {"return_tensors": "np"}]
+    # Of each collator: the options of all cases, those of one framework each, and cases.
+    cases: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[tuple[dict[str, Any], Draw]]]] = {
+        "DataCollatorWithPadding": (own, both, [({}, plain), ({"pad_to_multiple_of": 8}, typed)]),
+        "DataCollatorForTokenClassification": (own, both, [({}, _rows(labels=lambda n: [-100] * n))]),
+        "DataCollatorForSeq2Seq": (own, both, [({}, _rows(labels=lambda n: list(range(n + 1))))]),
+        "DataCollatorForLanguageModeling": (own, both, [({}, plain), ({"seed": 3}, masked), ({"mlm": False}, plain)]),
+        "DataCollatorForPermutationLanguageModeling": (own, both, [({}, _rows(even=True))]),
+        "DataCollatorForMultipleChoice": (own, one, [({}, _choices)]),
+        "DataCollatorWithFlattening": (
+            {},
+            one,
+            [({}, lists()), (spread, lists()), ({}, lists(labels=lambda n: [4] * n))],
+        ),
+        "DefaultDataCollator": (
+            {},
+            both,
+            [({}, _rows(equal=True, label=value)) for value in (lambda n: n % 3 - 1, lambda n: n / 4)],
+        ),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
-            name: [(getattr(transformers, name)(**one), getattr(quadrat, name)(**one), draw) for one, draw in choices]
-            for name, choices in cases.items()
+            name: [
+                (*(getattr(library, name)(**every | of_one | more) for library in (transformers, quadrat)), draw)
+                for of_one in frameworks
+                for more, draw in choices
+            ]
+            for name, (every, frameworks, choices) in cases.items()
             if hasattr(transformers, name)
         }
 
@@ -183,24 +173,21 @@ def _rows(*, even: bool = False, equal: bool = False, lists: bool = False, **col
 
     def draw(rng: np.random.Generator) -> list[Any]:
         lengths = _LENGTHS[1 if equal else int(rng.integers(len(_LENGTHS)))](rng)
-        lengths = [2 * length for length in lengths] if even else lengths
         form = list if lists else forms[int(rng.integers(len(forms)))]
-        has_mask = bool(rng.integers(2))
-        return [_row(rng, length, has_mask, columns, form) for length in lengths]
+        has_mask, rows = bool(rng.integers(2)), []
+        for length in (2 * length if even else length for length in lengths):
+            row = {"input_ids": _ids(rng, length)} | ({"attention_mask": [1] * length} if has_mask else {})
+            row |= {name: value(length) for name, value in columns.items()}
+            rows.append({name: form(value) if type(value) is list and value else value for name, value in row.items()})
+        return rows
 
     return draw
 
 
-def _row(rng: np.random.Generator, length: int, has_mask: bool, columns: Any, form: Any) -> dict[str, Any]:
-    ids = rng.integers(len(_SPECIAL), len(_SPECIAL) + _WORDS, length).tolist()
-    made = {"input_ids": ids} | ({"attention_mask": [1] * length} if has_mask else {})
-    made |= {name: value(length) for name, value in columns.items()}
-    return {name: form(value) if type(value) is list and value else value for name, value in made.items()}
-
-
 def _choices(rng: np.random.Generator) -> list[Any]:
-    def row(length: int) -> list[int]:
-        return rng.integers(len(_SPECIAL), len(_SPECIAL) + _WORDS, length).tolist()  # type: ignore[no-any-return]
+    lengths = rng.integers(1, 30, (int(rng.integers(1, 5)), 2)).tolist()
+    return [{"input_ids": [_ids(rng, one), _ids(rng, other)], "label": one % 2} for one, other in lengths]
 
-    lengths = rng.integers(1, 30, (int(rng.integers(1, 5)), 2))
-    return [{"input_ids": [row(one), row(other)], "label": int(one % 2)} for one, other in lengths]
+
+def _ids(rng: np.random.Generator, length: int) -> list[int]:
+    return rng.integers(len(_SPECIAL), len(_SPECIAL) + _WORDS, length).tolist()  # type: ignore[no-any-return]

@@ -46,6 +46,7 @@ class _Own(threading.local):
 
     computed = 0  # the tokens of its last batch
     inside = False  # whether a collator, or what calls tokenizers, makes a batch: what tokenizers do does not count
+    computes = False  # whether a loop of sentence-transformers computes
     is_counted = False  # whether a collator counted this batch
     makes: _Pass | None = None  # that the thread waits for
     has: _Pass | None = None  # whose batch the thread computes
@@ -59,7 +60,7 @@ class _Own(threading.local):
 
 
 class Waits:
-    """The passes over loaders in this process."""
+    """The passes over loaders in this process. A fork calls `__init__`: it begins anew."""
 
     def __init__(self) -> None:
         self.own = _Own()
@@ -127,10 +128,11 @@ class Waits:
         own.began = _now() if own.makes is None else own.since  # with the choice of rows
         return True
 
-    def stop_fetching(self, is_outer: bool) -> None:
+    def stop_fetching(self, is_outer: bool, error: BaseException | None = None) -> None:
         """The batch is made, or fetching or collating failed."""
-        if is_outer:
-            own, now = self.own, _now()
+        own = self.own
+        if is_outer and own.fetcher is not None:  # else a fork has begun meanwhile
+            now = _now()
             seconds = self.made if own.makes is None else own.makes.seconds  # in a worker, nobody waits
             seconds["fetching"] += (own.fetched or now) - own.began
             seconds["collating"] += now - (own.fetched or now)
@@ -168,13 +170,13 @@ def _is_read_ahead() -> bool:
 class _CollateFn:
     """`collate_fn` of a fetcher: read between fetching and collating. A function there would be seen in tracebacks."""
 
-    def __init__(self, waits: Callable[[], Waits]) -> None:
+    def __init__(self, waits: Waits) -> None:
         self._waits = waits
 
     def __get__(self, fetcher: Any, cls: type | None = None) -> Any:
         if "collate_fn" not in getattr(fetcher, "__dict__", ()):
             raise AttributeError("collate_fn")
-        own = self._waits().own
+        own = self._waits.own
         if own.fetcher is fetcher:
             own.fetched = _now()
         return fetcher.__dict__["collate_fn"]
@@ -183,78 +185,58 @@ class _CollateFn:
         fetcher.__dict__["collate_fn"] = function
 
 
-def watch_loaders(waits: Callable[[], Waits], made: Callable[[Any, Any], None]) -> None:
-    """Has the loaders of torch tell `waits()` of batches, and `made` of fetchers and the batches that they made."""
+def watch_loaders(waits: Waits, made: Callable[[Any, Any], None]) -> None:
+    """Has the loaders of torch tell of batches, and `made` of fetchers and the batches that they made."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
     from torch.utils.data import dataloader
     from torch.utils.data._utils import fetch
 
-    def fetching(original: Any) -> Any:
-        @functools.wraps(original)
-        def fetch(self: Any, index: Any) -> Any:
-            told = waits()
-            is_outer = told.start_fetching(self)
-            try:
-                batch = original(self, index)
-            except BaseException as error:
-                told.stop_fetching(is_outer)
-                _hide_frame(error)
-                raise
-            told.stop_fetching(is_outer)
-            if is_outer:
-                made(self, batch)
-            return batch
-
-        return fetch
-
-    register_optimizer_step_post_hook(lambda *given: waits().stepped(*given))
+    register_optimizer_step_post_hook(waits.stepped)
     fetch._BaseDatasetFetcher.collate_fn = _CollateFn(waits)
     for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        cls.fetch = fetching(cls.fetch)  # type: ignore[method-assign]
+        cls.fetch = _told(cls.fetch, waits.start_fetching, waits.stop_fetching, made)  # type: ignore[method-assign]
     watch_iterators(dataloader, waits)
 
 
-def watch_iterators(module: Any, waits: Callable[[], Waits]) -> None:
+def watch_iterators(module: Any, waits: Waits) -> None:
     """Has the iterators of loaders in a module tell of batches."""
-
-    def waiting(original: Any) -> Any:
-        @functools.wraps(original)
-        def _next_data(self: Any) -> Any:
-            told = waits()
-            found = told.start(self)
-            try:
-                batch = original(self)
-            except BaseException as error:
-                told.stop(found, error)
-                _hide_frame(error)
-                raise
-            told.stop(found)
-            return batch
-
-        return _next_data
-
     for name, cls in vars(module).copy().items():
         if name.endswith("DataLoaderIter") and "Base" not in name and cls.__module__ == module.__name__:
-            cls._next_data = waiting(cls._next_data)
+            cls._next_data = _told(cls._next_data, waits.start, waits.stop)
 
 
-def watch_read_ahead(module: Any, waits: Callable[[], Waits]) -> None:
+def _told(original: Any, start: Any, stop: Any, made: Any = None) -> Any:
+    """A method around which `start` and `stop` are told of batches, and `made` of those that `start` counts."""
+
+    @functools.wraps(original)
+    def telling(self: Any, *given: Any) -> Any:
+        counted = start(self)
+        try:
+            batch = original(self, *given)
+        except BaseException as error:
+            stop(counted, error)
+            if error.__traceback__ is not None:  # tracebacks are those of without: this frame is left out
+                error.__traceback__ = error.__traceback__.tb_next
+            raise
+        stop(counted)
+        if counted and made is not None:
+            made(self, batch)
+        return batch
+
+    return telling
+
+
+def watch_read_ahead(module: Any, waits: Waits) -> None:
     """Has the loaders of accelerate tell when a loop comes back from its last batch."""
     end = module.DataLoaderStateMixin.end
 
     @functools.wraps(end)
     def ended(self: Any) -> Any:
-        waits().computed_last()
-        waits().own.has = None
+        waits.computed_last()
+        waits.own.has = None
         return end(self)
 
     module.DataLoaderStateMixin.end = ended
-
-
-def _hide_frame(error: BaseException) -> None:
-    """Tracebacks are those of without: the frame that catches the error is left out."""
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
 
 
 def merged_loops(processes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from quadrat.cli.command import complain, one_line
 from quadrat.cli.inference import PATCHES, patch_tokenizers
 from quadrat.cli.run_report import merged, show
 from quadrat.cli.tally import OPTIONS, TALLY, finish, say
-from quadrat.cli.waits import Waits, watch_iterators, watch_loaders, watch_read_ahead
+from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
 
 
@@ -35,21 +35,17 @@ def loaded(name: str) -> None:
         elif name == "transformers.trainer":
             _patch_trainer()
         elif name in PATCHES:
-            PATCHES[name](TALLY.add_elsewhere, _told if OPTIONS.inference else None, lambda: TALLY.own)
+            PATCHES[name](TALLY, _told if OPTIONS.inference else None)
         elif name == "torch":
-            watch_loaders(_waits, TALLY.add_of_loader)
+            watch_loaders(TALLY, TALLY.add_of_loader)
         elif name == "accelerate.data_loader":
-            watch_read_ahead(sys.modules[name], _waits)
+            watch_read_ahead(sys.modules[name], TALLY)
         elif name.startswith("torchdata."):
-            watch_iterators(sys.modules[name], _waits)
+            watch_iterators(sys.modules[name], TALLY)
         else:
             quadrat.patch(**{one: one == name for one in ("transformers", "tokenizers", "datasets", "trl")})
     except Exception as error:  # the script goes on without
         say(f"{name} is not patched: {type(error).__name__}: {error}")
-
-
-def _waits() -> Waits:
-    return TALLY.waits  # a fork has another
 
 
 @functools.cache
@@ -59,9 +55,8 @@ def _count_in_processes() -> None:
         atexit.register(finish)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=TALLY.__init__)  # type: ignore[misc]
-    multiprocessing.util.register_after_fork(
-        TALLY, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=0)
-    )
+    ends = multiprocessing.util.Finalize
+    multiprocessing.util.register_after_fork(TALLY, lambda _: ends(None, finish, exitpriority=0))
 
 
 def _patch_transformers() -> None:
@@ -98,7 +93,7 @@ def _patch_transformers() -> None:
 
         return counted
 
-    patch_tokenizers(TALLY.add_elsewhere, lambda: TALLY.own)  # a fork has another
+    patch_tokenizers(TALLY)
     Collator._collate = timed  # type: ignore[method-assign]
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
@@ -140,9 +135,7 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.token_batches import loader_by_tokens
 
-    TALLY.options.update(
-        name for name in OPTIONS.of_trainer if name in ("--max-tokens", "--shapes", "--attention", "--trim")
-    )
+    TALLY.options.update({"--max-tokens", "--shapes", "--attention", "--trim"}.intersection(OPTIONS.of_trainer))
     try:
         if not isinstance(loader.collate_fn, Collator):
             name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
@@ -155,9 +148,8 @@ def _use_budget(loader: Any) -> None:
         said = str(numbers)
     except Exception as error:  # the script goes on without
         said = f"batches of a DataLoader are as before: {_reason(error)}"
-    if said not in TALLY.said and os.environ.get("RANK", "0") == "0":
-        TALLY.said.add(said)
-        say(said)
+    if os.environ.get("RANK", "0") == "0":
+        _say_anew(said)
 
 
 class _Train:
@@ -187,10 +179,14 @@ def _patch_trainer() -> None:
 def _told(pipeline: Any, reason: str | None) -> None:
     """Of a pipeline with several inputs, and why its batches are as before, if they are."""
     TALLY.options["--inference"] += 1
-    said = f"batches of {type(pipeline).__name__} are as before: {reason}"
-    if reason is not None and said not in TALLY.said:
-        TALLY.said.add(said)
-        say(said)
+    if reason is not None:
+        _say_anew(f"batches of {type(pipeline).__name__} are as before: {reason}")
+
+
+def _say_anew(text: str) -> None:
+    if text not in TALLY.said:
+        TALLY.said.add(text)
+        say(text)
 
 
 def _sort_evaluation(trainer: Any) -> None:
@@ -224,12 +220,6 @@ def _prepare(trainer: Any) -> None:
 def _resume_stream(trainer: Any) -> None:
     from torch.utils.data import IterableDataset
 
-    has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
-    if isinstance(trainer.train_dataset, IterableDataset) and not has_one:
-        trainer.add_callback(_callback())
-
-
-def _callback() -> Any:
     from quadrat.integration.resume import STORED
 
     class GoesOn(quadrat.SetEpochCallback):
@@ -248,7 +238,9 @@ def _callback() -> Any:
             if self.acts:
                 super().on_epoch_begin(args, state, control, **kwargs)
 
-    return GoesOn()
+    has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
+    if isinstance(trainer.train_dataset, IterableDataset) and not has_one:
+        trainer.add_callback(GoesOn())
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:
