@@ -8,15 +8,12 @@ import signal
 import sys
 from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from quadrat._core import __version__
-from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
+from quadrat.cli.command import CommandError, HarmlessStream, complain, let_go_of, one_line
 from quadrat.cli.comparison import PAIRS
-from quadrat.cli.comparison import run as compare
-from quadrat.config import show_config
 
 # More than any data has; products with it still fit 64 bits.
 _LARGEST = 1_000_000_000
@@ -35,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             if options.command is None:
                 parser.print_help()
                 return 0
-            return int(options.run(options))
+            return _run(options)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -59,39 +56,18 @@ def main(arguments: list[str] | None = None) -> int:
     return 2
 
 
-def _info(options: Namespace) -> int:
-    from quadrat.cli.inspection import inspect_installed, inspect_script
-
-    found = show_config() | {"falls back": inspect_installed()}
-    width = max(map(len, found))
-    for name, value in found.items():
-        print(harmless(f"{name:{width}}  {value}"))
-    for line in () if options.script is None else inspect_script(options.script):
-        print(harmless(line))
-    return 0
-
-
 def _run(options: Namespace) -> int:
-    from quadrat.cli import run
-
-    given = options.script
-    if options.untested is not None:
-        os.environ["QUADRAT_UNTESTED"] = {"compare": "compare", "compile": "1"}[options.untested]
-    if options.module is not None or options.code is not None:
-        given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    own = (field.name for field in fields(run.Options))
-    return run.launch(given, run.Options(**{name: getattr(options, name) for name in own if hasattr(options, name)}))
-
-
-def _verify(options: Namespace) -> int:
-    from quadrat.cli.verify import run
-
-    return run(options)
-
-
-def _waste(options: Namespace) -> int:
-    from quadrat.cli.waste_report import run
-
+    """Run a command, and import what it alone needs."""
+    if options.command == "run":
+        from quadrat.cli.run import run
+    elif options.command == "waste":
+        from quadrat.cli.waste_report import run
+    elif options.command == "bench":
+        from quadrat.cli.comparison import run
+    elif options.command == "verify":
+        from quadrat.cli.verify import run
+    else:
+        from quadrat.cli.inspection import run
     return run(options)
 
 
@@ -112,140 +88,17 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-
-    def add(name: str, run: Callable[[Namespace], int], summary: str, about: str, *, usage: str, example: str) -> Any:
-        text = f"Example: %(prog)s {example}\n\n{about}"
-        usage = f"%(prog)s {usage}"
-        made = commands.add_parser(name, help=summary, usage=usage, description=text, formatter_class=_Paragraphs)
-        made.set_defaults(run=run)
-        return made.add_argument
-
-    option = add(
-        "run",
-        _run,
-        "run a script with quadrat in place of what it replaces, without a change to the script",
-        "Run a Python script or module, with quadrat in place of the collators, samplers and functions of "
-        "transformers, datasets, tokenizers and TRL that it replaces. A report on standard error at the end says how "
-        "many batches were compiled, which were not and why, and how much of them was padding. Works under torchrun "
-        "and accelerate: torchrun ... -m quadrat run script.py.",
-        usage="[options] (script.py | -m module) ...",
-        example="--max-tokens auto train.py",
-    )
-    option(
-        "--max-tokens",
-        type=lambda text: 0 if text == "auto" else _SIZE(text),
-        metavar="N",
-        help="make a Trainer's training batches of rows of similar length, with at most N tokens, padding included; "
-        "auto: as many as keep the number of steps",
-    )
-    option("--group-by-length", action="store_true", help="have a Trainer group its training rows by length")
-    option(
-        "--shapes",
-        type=_SIZE,
-        metavar="K",
-        help="with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K times",
-    )
-    option(
-        "--attention",
-        type=lambda text: text if text == "auto" else _SIZE(text),
-        metavar="C",
-        help="with --max-tokens: have batches take the same time; C: the width in tokens at which attention takes as "
-        "much time as the rest of the model; auto: that of the model",
-    )
-    option(
-        "--trim",
-        action="store_true",
-        help="cut columns that are padding in every row from a Trainer's training batches: for rows stored padded",
-    )
-    option("--evaluation", action="store_true", help="also evaluate rows of similar length together; results in order")
-    option(
-        "--inference",
-        action="store_true",
-        help="have pipelines that do not generate compute texts of similar length together; results in order",
-    )
-    option(
-        "--untested",
-        choices=("compare", "compile"),
-        help="with code of transformers that quadrat was not tested with: compare the first batches with those of "
-        "transformers and compile the others, or compile all; by default transformers makes them",
-    )
-    option("--quiet", action="store_true", help="write no report")
-    option("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
-    option("-m", dest="module", nargs=REMAINDER, help="run a module, as python -m does")
-    option("-c", dest="code", nargs=REMAINDER, help="run code, as python -c does")
-    option("script", nargs=REMAINDER, help="the script and its arguments")
-
-    option = add(
-        "waste",
-        _waste,
-        "show how much of your batches is padding, and how to reduce it",
-        "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
-        "best one.",
-        usage="[options] data",
-        example="train.jsonl --tokenizer bert-base-uncased",
-    )
-    _add_data(option)
-    option(
-        "--max-tokens",
-        type=_SIZE,
-        metavar="N",
-        help="tokens per batch (default: as many as keep the number of batches)",
-    )
-    option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
-    option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
-
-    option = add(
-        "bench",
-        compare,
-        "compare quadrat's collators with those of transformers on your data: results and times",
-        "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
-        "The exit status is 1 if a batch differs.",
-        usage="[options] data",
-        example="train.jsonl --tokenizer bert-base-uncased",
-    )
-    _add_data(option)
-    option("--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}")
-    option("--seconds", type=_number(float, 0.001, 86_400), default=2.0, metavar="S", help="seconds for each collator")
-
-    option = add(
-        "verify",
-        _verify,
-        "compare quadrat's collators with those of the installed transformers, on drawn batches",
-        "Check on drawn batches, without data, that quadrat's collators make the same batches as those of the "
-        "installed transformers, whether quadrat was tested with it or not. The exit status is 1 if a batch differs.",
-        usage="[options]",
-        example="--remember",
-    )
-    option("--remember", action="store_true", help="where all batches agree, compile those of this code from now on")
-    option("--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the batches (default: 0)")
-
-    option = add(
-        "info",
-        _info,
-        "show the versions and the features of this build, and what quadrat does for a script",
-        "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
-        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
-        usage="[script]",
-        example="train.py",
-    )
-    option("script", nargs="?", type=Path, help="a Python script")
+    for name, (summary, about, usage, example, options) in _COMMANDS.items():
+        texts: dict[str, Any] = {"help": summary, "usage": f"%(prog)s {usage}"}
+        texts["description"] = f"Example: %(prog)s {example}\n\n{about}"
+        made = commands.add_parser(name, formatter_class=_Paragraphs, **texts)
+        for option, text in options.items():
+            flag, _, value = option.partition(" ")
+            read = _VALUES.get(f"{name} {flag}") or _VALUES.get(flag, {})
+            if value:
+                read = {"metavar": value, "type": str if value == "NAME" else _SIZE} | read
+            made.add_argument(flag, help=text, **read or {"action": "store_true"})
     return parser
-
-
-def _add_data(option: Any) -> None:
-    option(
-        "data",
-        type=Path,
-        help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
-        "texts: a .csv or .tsv file, or a .txt file with one text per line",
-    )
-    option("--tokenizer", metavar="NAME", help="your tokenizer: a folder or a Hub name; without it, waste counts words")
-    option("--field", metavar="NAME", help="the column to read (default: input_ids if there is one, else text)")
-    option("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
-    option("--batch-size", type=_SIZE, default=32, metavar="N", help="rows in a batch (default: %(default)s)")
-    option("--max-length", type=_SIZE, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)")
-    option("--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the row order (default: 0)")
-    option("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], Any]:
@@ -262,6 +115,112 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Callabl
 
 
 _SIZE = _number(int, 1, _LARGEST)
+
+# How the values of options are read, of one command or of all; of others, N is a size, and NAME any text.
+_VALUES: dict[str, dict[str, Any]] = {
+    "run --max-tokens": {"type": lambda text: 0 if text == "auto" else _SIZE(text)},
+    "--attention": {"type": lambda text: text if text == "auto" else _SIZE(text)},
+    "--untested": {"choices": ("compare", "compile")},
+    "--report": {"type": os.path.abspath},
+    "-m": {"dest": "module", "nargs": REMAINDER},
+    "-c": {"dest": "code", "nargs": REMAINDER},
+    "run script": {"nargs": REMAINDER},
+    "info script": {"nargs": "?", "type": Path},
+    "data": {"type": Path},
+    "--batch-size": {"default": 32},
+    "--seed": {"type": _number(int, 0, _LARGEST), "default": 0},
+    "--png": {"type": Path},
+    "--collators": {"nargs": "+", "choices": PAIRS},
+    "--seconds": {"type": _number(float, 0.001, 86_400), "default": 2.0},
+}
+_DATA = {
+    "data": "texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
+    "texts: a .csv or .tsv file, or a .txt file with one text per line",
+    "--tokenizer NAME": "your tokenizer: a folder or a Hub name; without it, waste counts words",
+    "--field NAME": "the column to read (default: input_ids if there is one, else text)",
+    "--split NAME": "the split of a saved DatasetDict to read, such as train",
+    "--batch-size N": "rows in a batch (default: %(default)s)",
+    "--max-length N": "truncate rows to N tokens (default: the tokenizer's limit)",
+    "--seed N": "seed of the row order (default: 0)",
+    "--json": "print JSON instead of tables",
+}
+# Of each command: a summary, what it does, its usage, an example, and its options.
+_COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
+    "run": (
+        "run a script with quadrat in place of what it replaces, without a change to the script",
+        "Run a Python script or module, with quadrat in place of the collators, samplers and functions of "
+        "transformers, datasets, tokenizers and TRL that it replaces. A report on standard error at the end says how "
+        "many batches were compiled, which were not and why, and how much of them was padding. Works under torchrun "
+        "and accelerate: torchrun ... -m quadrat run script.py.",
+        "[options] (script.py | -m module) ...",
+        "--max-tokens auto train.py",
+        {
+            "--max-tokens N": "make a Trainer's training batches of rows of similar length, with at most N tokens, "
+            "padding included; auto: as many as keep the number of steps",
+            "--group-by-length": "have a Trainer group its training rows by length",
+            "--shapes K": "with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K "
+            "times",
+            "--attention C": "with --max-tokens: have batches take the same time; C: the width in tokens at which "
+            "attention takes as much time as the rest of the model; auto: that of the model",
+            "--trim": "cut columns that are padding in every row from a Trainer's training batches: for rows stored "
+            "padded",
+            "--evaluation": "also evaluate rows of similar length together; results in order",
+            "--inference": "have pipelines that do not generate compute texts of similar length together; results in "
+            "order",
+            "--untested": "with code of transformers that quadrat was not tested with: compare the first batches with "
+            "those of transformers and compile the others, or compile all; by default transformers makes them",
+            "--quiet": "write no report",
+            "--report FILE": "also write the report to a file, as JSON",
+            "-m": "run a module, as python -m does",
+            "-c": "run code, as python -c does",
+            "script": "the script and its arguments",
+        },
+    ),
+    "waste": (
+        "show how much of your batches is padding, and how to reduce it",
+        "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
+        "best one.",
+        "[options] data",
+        "train.jsonl --tokenizer bert-base-uncased",
+        {
+            **_DATA,
+            "--max-tokens N": "tokens per batch (default: as many as keep the number of batches)",
+            "--pad-to-multiple-of N": "pad lengths to the next multiple of N",
+            "--png FILE": "also save a picture: a .png, .svg or .pdf file, for example",
+        },
+    ),
+    "bench": (
+        "compare quadrat's collators with those of transformers on your data: results and times",
+        "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
+        "The exit status is 1 if a batch differs.",
+        "[options] data",
+        "train.jsonl --tokenizer bert-base-uncased",
+        {
+            **_DATA,
+            "--collators NAME": f"time only these: {', '.join(PAIRS)}",
+            "--seconds S": "seconds for each collator",
+        },
+    ),
+    "verify": (
+        "compare quadrat's collators with those of the installed transformers, on drawn batches",
+        "Check on drawn batches, without data, that quadrat's collators make the same batches as those of the "
+        "installed transformers, whether quadrat was tested with it or not. The exit status is 1 if a batch differs.",
+        "[options]",
+        "--remember",
+        {
+            "--remember": "where all batches agree, compile those of this code from now on",
+            "--seed N": "seed of the batches (default: 0)",
+        },
+    ),
+    "info": (
+        "show the versions and the features of this build, and what quadrat does for a script",
+        "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
+        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
+        "[script]",
+        "train.py",
+        {"script": "a Python script"},
+    ),
+}
 
 
 def _prepare_streams() -> None:

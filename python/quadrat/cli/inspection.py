@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from quadrat.cli.command import errors_of, one_line
+from quadrat.cli.command import errors_of, harmless, one_line
+from quadrat.config import show_config
 
 _LIBRARIES = ("transformers", "trl", "datasets")
 # Where rows come from in datasets.
@@ -16,7 +20,17 @@ _READ = ("Dataset", "load_dataset", "load_from_disk")
 _COLLATORS = ("data_collator", "collate_fn")
 
 
-def inspect_installed() -> str:
+def run(options: Namespace) -> int:
+    """Print the versions, and what becomes of a script. Raises CommandError."""
+    found = show_config() | {"falls back": _what_falls_back()}
+    width = max(map(len, found))
+    lines = (f"{name:{width}}  {value}" for name, value in found.items())
+    for line in chain(lines, () if options.script is None else _inspect(options.script)):
+        sys.stdout.write(harmless(line) + "\n")
+    return 0
+
+
+def _what_falls_back() -> str:
     """The collators that fall back with the installed transformers, which is imported."""
     try:
         from quadrat.installed import imitated
@@ -27,8 +41,7 @@ def inspect_installed() -> str:
     return ", ".join(unknown) or "nothing: all code that quadrat replaces is known"
 
 
-def inspect_script(path: Path) -> Iterator[str]:
-    """Sentences on what `quadrat run` replaces in a script, which is read and not run. Raises CommandError."""
+def _inspect(path: Path) -> Iterator[str]:
     with errors_of(path, "not a Python script: ", SyntaxError, ValueError):
         tree = ast.parse(path.read_bytes())
     used = _used(tree)

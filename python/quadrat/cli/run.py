@@ -1,7 +1,6 @@
-"""`quadrat run`: starts a script in which quadrat replaces what it can, without a change to the script.
+"""`quadrat run`: starts a script in a Python of its own, in place of this process.
 
-The script runs in a Python of its own, in place of this process. What that Python imports at its start, a
-`sitecustomize` module, waits for the libraries to be imported, and patches them then.
+A `sitecustomize` module, which that Python imports at its start, patches libraries when they have been imported.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from argparse import Namespace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from quadrat.cli.command import CommandError, complain
@@ -41,6 +41,17 @@ class Options:
     process: int = 0  # the number of the process that the script runs in
     ranks: int = 1  # how many such processes share the folder
     started: float = 0.0  # when, by `time.time`
+
+
+def run(options: Namespace) -> int:
+    """Replace this process by a Python that runs a script, a module or code. Raises CommandError."""
+    if options.untested is not None:
+        os.environ["QUADRAT_UNTESTED"] = {"compare": "compare", "compile": "1"}[options.untested]
+    command = options.script
+    if options.module is not None or options.code is not None:
+        command = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
+    own = {field.name for field in fields(Options)}
+    return launch(command, Options(**{name: value for name, value in vars(options).items() if name in own}))
 
 
 def launch(command: list[str], options: Options) -> int:

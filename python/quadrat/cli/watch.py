@@ -220,6 +220,9 @@ def _prepare(trainer: Any) -> None:
 def _resume_stream(trainer: Any) -> None:
     from torch.utils.data import IterableDataset
 
+    has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
+    if has_one or not isinstance(trainer.train_dataset, IterableDataset):
+        return
     from quadrat.integration.resume import STORED
 
     class GoesOn(quadrat.SetEpochCallback):
@@ -238,9 +241,7 @@ def _resume_stream(trainer: Any) -> None:
             if self.acts:
                 super().on_epoch_begin(args, state, control, **kwargs)
 
-    has_one = any(isinstance(one, quadrat.SetEpochCallback) for one in trainer.callback_handler.callbacks)
-    if isinstance(trainer.train_dataset, IterableDataset) and not has_one:
-        trainer.add_callback(GoesOn())
+    trainer.add_callback(GoesOn())
 
 
 def _warn_of_packed_rows(trainer: Any) -> None:
