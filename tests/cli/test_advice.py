@@ -7,7 +7,7 @@ import pytest
 
 import quadrat
 from quadrat.cli import waste
-from quadrat.cli.advice import ENOUGH_WITH_BUDGET, LITTLE_PADDING, advise, code
+from quadrat.cli.waste import ENOUGH_WITH_BUDGET, LITTLE_PADDING, advise, code
 
 SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
 

@@ -37,7 +37,7 @@ def loaded_after(code):
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
     "import quadrat.support.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
     "import quadrat.__main__",
-    "import quadrat.cli.waste, quadrat.cli.advice, quadrat.cli.corpus",
+    "import quadrat.cli.waste, quadrat.cli.corpus",
 ])  # fmt: skip
 def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []

@@ -85,7 +85,7 @@ def _settings(path: Path) -> Iterator[None]:
 
 
 def _lengths(axes: Axes, report: Report) -> None:
-    found, bins = report.summary, report.bins
+    found, bins = report.lengths, report.histogram
     width = (bins[0].last or 0) - bins[0].first + 1  # the first bin has an end
     firsts = [one.first for one in bins]
     axes.bar(firsts, [one.rows for one in bins], width, align="edge", color=BAR, edgecolor="white", linewidth=0.4)
@@ -107,12 +107,12 @@ def _lengths(axes: Axes, report: Report) -> None:
 
 
 def _shares(axes: Axes, report: Report) -> None:
-    places = range(len(report.costs))
-    padding = [cost.padding for cost in report.costs.values()]
+    places = range(len(report.ways))
+    padding = [cost.padding for cost in report.ways.values()]
     tokens = [1 - share for share in padding]
     axes.barh(places, tokens, height=0.62, color=BAR, label="tokens of the data")
     axes.barh(places, padding, left=tokens, height=0.62, color=PALE, label="padding")
-    for place, cost in enumerate(report.costs.values()):
+    for place, cost in enumerate(report.ways.values()):
         factor = f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens"
         axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold", fontsize=9.5)
         axes.text(1.34, place, factor, va="center", ha="right", color=SOFT, fontsize=9.5)

@@ -1,4 +1,4 @@
-"""`python -m quadrat waste`: how long the rows of a data set are, and what padding costs in each way of batching."""
+"""`python -m quadrat waste`: how long rows are, what padding costs in each way of batching, and which one to choose."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ from dataclasses import asdict
 import numpy as np
 
 from quadrat.batching.token_budget import usual_max_tokens
-from quadrat.cli.advice import advise, choose, code
+from quadrat.cli import waste
 from quadrat.cli.command import CommandError, console, harmless, require, say, table
 from quadrat.cli.corpus import load_tokenizer, longest_sane, open_corpus, packages_for
-from quadrat.cli.waste import (
-    BUDGET,
-    DYNAMIC,
-    FLATTENED,
-    Report,
-    every_way,
-    few_shapes,
-    histogram,
-    stored_padding,
-    summarise,
-    times,
-)
 
 _BAR = 40  # columns of the longest bar
 
@@ -51,12 +39,12 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def examine(options: Namespace) -> Report:
+def examine(options: Namespace) -> waste.Report:
     """Read the data, count tokens, and work out what each way of batching costs."""
     corpus = open_corpus(options)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     lengths = corpus.lengths(tokenizer)
-    stored = stored_padding(lengths, corpus.lengths(None, trim=False) if corpus.has_tokens else lengths)
+    stored = waste.stored_padding(lengths, corpus.lengths(None, trim=False) if corpus.has_tokens else lengths)
     counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     if corpus.has_tokens:
         counted_by = f"the lists in column {corpus.column!r}{', without padding' * bool(stored)}"
@@ -71,59 +59,49 @@ def examine(options: Namespace) -> Report:
             f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch fits the budget"
         )
     sizes = {"batch_size": options.batch_size, "max_length": max_length, "max_tokens": max_tokens}
-    costs = every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
-    return Report(
+    rounding = {"pad_to_multiple_of": options.pad_to_multiple_of}
+    ways = waste.every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
+    kept = "as many as keep the number of batches (set it with --max-tokens)"
+    return waste.Report(
         data=corpus.name,
         rows_are="rows" if corpus.has_tokens else "texts",
         counted_by=counted_by,
         **sizes,
-        budget_is="as given"
-        if options.max_tokens
-        else "as many as keep the number of batches (set it with --max-tokens)",
-        pad_to_multiple_of=options.pad_to_multiple_of,
-        summary=summarise(lengths, max_length),
-        bins=histogram(lengths),
-        costs=costs,
-        few_shapes=few_shapes(truncated, max_tokens),
+        **rounding,
+        budget_is="as given" if options.max_tokens else kept,
+        lengths=waste.summarise(lengths, max_length),
+        histogram=waste.histogram(lengths),
+        ways=ways,
+        few_shapes=waste.few_shapes(truncated, max_tokens),
         stored=stored,
-        advice=advise(costs, tokenizer, stored),
-        code=code(
-            costs,
-            **sizes,
-            pad_to_multiple_of=options.pad_to_multiple_of,
-            longest=int(truncated.max()),
-            trim=bool(stored),
-        ),
+        advice=waste.advise(ways, tokenizer, stored),
+        code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), trim=bool(stored)),
     )
 
 
-def as_json(report: Report) -> str:
+def as_json(report: waste.Report) -> str:
     """The report as one JSON object."""
-    names = ("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored")
-    found = {name: getattr(report, name) for name in names} | {
-        "lengths": report.summary,
-        "histogram": [asdict(one) for one in report.bins],
-        "ways": [
-            {"name": name, **asdict(cost), "padding": cost.padding, "factor": cost.factor}
-            for name, cost in report.costs.items()
-        ],
-        "packing": report.packing,
-        "few_shapes": report.few_shapes,
-        "advice": report.advice,
-        "code": report.code,
-    }
-    return json.dumps(found, indent=2)
+    names = [
+        *("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored", "lengths"),
+        *("histogram", "ways", "packing", "few_shapes", "advice", "code"),
+    ]
+    found = {name: getattr(report, name) for name in names}
+    found["ways"] = [
+        {"name": name, **asdict(cost), "padding": cost.padding, "factor": cost.factor}
+        for name, cost in report.ways.items()
+    ]
+    return json.dumps(found, indent=2, default=asdict)
 
 
-def show(report: Report) -> None:
+def show(report: waste.Report) -> None:
     """Print the report as tables."""
     from rich.bar import Bar as Block
 
     out = console()
-    found = report.summary
+    found = report.lengths
     say(out, f"{report.data}: {report.how_many}, {found['tokens']:,} tokens, counted by {report.counted_by}.")
-    highest = max(one.rows for one in report.bins)
-    bars = ((str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR)) for one in report.bins)
+    highest = max(one.rows for one in report.histogram)
+    bars = ((str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR)) for one in report.histogram)
     out.print(table(("tokens", f" {report.rows_are} ", ""), bars))
     cut = "No row is truncated."
     if found["truncated"]:
@@ -138,7 +116,7 @@ def show(report: Report) -> None:
     rounding = "" if multiple is None else f", padded to multiples of {multiple}"
     say(out, f"One epoch in batches of {report.batch_size}{rounding}:")
     headings = ("batches", "largest\nbatch", "tokens with\npadding", "padding", "times\nthe data", "attention\nwork")
-    scores = report.costs[FLATTENED].scores
+    scores = report.ways[waste.FLATTENED].scores
     cells = (
         (
             way,
@@ -146,8 +124,8 @@ def show(report: Report) -> None:
             f"{cost.largest_batch:,}",
             f"{cost.computed:,}",
             f"{cost.padding:.1%}",
-            times(cost.factor),
-            times(cost.scores / scores) if scores else "",
+            waste.times(cost.factor),
+            waste.times(cost.scores / scores) if scores else "",
         )
         for way, cost in report.titled().items()
     )
@@ -159,7 +137,7 @@ def show(report: Report) -> None:
         say(out, sentence, style="" if number else "bold")
     shown = dict(report.code)
     options = ["--trim"] * bool(report.stored)
-    options += [f"--max-tokens {report.max_tokens}"] * (choose(report.costs) == BUDGET)
+    options += [f"--max-tokens {report.max_tokens}"] * (waste.choose(report.ways) == waste.BUDGET)
     if options:
         shown["Trainer, without a change to the script"] = [" ".join(["quadrat run", *options, "script.py"])]
     for purpose, lines in shown.items():
@@ -176,11 +154,13 @@ def show(report: Report) -> None:
     )
 
 
-def notes(report: Report) -> list[str]:
+def notes(report: waste.Report) -> list[str]:
     """Explanations of the table of costs."""
-    packing, ways = report.packing, report.costs
-    few = ", ".join(f"{number} {times(tokens / ways[BUDGET].tokens)}" for number, tokens in report.few_shapes.items())
-    dynamic, budget = ways[DYNAMIC].shapes, ways[BUDGET].shapes
+    packing, ways = report.packing, report.ways
+    few = ", ".join(
+        f"{number} {waste.times(tokens / ways[waste.BUDGET].tokens)}" for number, tokens in report.few_shapes.items()
+    )
+    dynamic, budget = ways[waste.DYNAMIC].shapes, ways[waste.BUDGET].shapes
     shapes = f"Shapes: dynamic batches have {dynamic:,}, those of the token budget {budget:,}."
     return [
         f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
