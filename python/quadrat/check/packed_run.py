@@ -42,20 +42,15 @@ def starts(position_ids: Any) -> list[int]:
 @contextlib.contextmanager
 def undisturbed(collator: Any) -> Iterator[None]:
     """Gives all random generators their states back, those of the collator too. Batches do not count."""
-    own = getattr(collator, "__dict__", {}).values()
-    torchs = [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
-    numpys = [(one.bit_generator, one.bit_generator.state) for one in own if isinstance(one, np.random.Generator)]
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with uncounted(), torch.random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        for generator, was in torchs:
-            generator.set_state(was)
-        for bits, state in numpys:
-            bits.state = state
+    with contextlib.ExitStack() as restored, uncounted(), torch.random.fork_rng():
+        restored.callback(random.setstate, random.getstate())
+        restored.callback(np.random.set_state, np.random.get_state())
+        for one in getattr(collator, "__dict__", {}).values():
+            if isinstance(one, torch.Generator):
+                restored.callback(one.set_state, one.get_state())
+            elif isinstance(one, np.random.Generator):
+                restored.callback(setattr, one.bit_generator, "state", one.bit_generator.state)
+        yield
 
 
 class NoLogitsError(ValueError):

@@ -1,8 +1,7 @@
 """Times two collators in one process, checks that their batches are equal, and names the versions of a result.
 
-Collators are timed in turn (reference, quadrat, reference, ...) and each alone. In turn, changes in the machine's speed
-affect both, and the reference fills the CPU caches, so that quadrat's rows, code and memory are not in them; alone,
-each call finds them in the caches. Times in a training loop are between the two.
+In turn, changes in the machine's speed affect both, and each fills the CPU caches with its own data; alone, each call
+finds its rows, code and memory in the caches. Times in a training loop are between the two.
 """
 
 from __future__ import annotations

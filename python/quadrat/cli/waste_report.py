@@ -15,6 +15,11 @@ from quadrat.cli.command import CommandError, console, harmless, require, say, t
 from quadrat.cli.corpus import load_tokenizer, longest_sane, open_corpus, packages_for
 
 _BAR = 40  # columns of the longest bar
+# What JSON has of a report.
+_SHOWN = (
+    *("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored", "lengths"),
+    *("histogram", "ways", "packing", "few_shapes", "advice", "code"),
+)
 
 
 def run(options: Namespace) -> int:
@@ -29,7 +34,12 @@ def run(options: Namespace) -> int:
         check(options.png)  # before all texts are read
     found = examine(options)
     if options.json:
-        sys.stdout.write(as_json(found) + "\n")
+        ways = [
+            {"name": name, **asdict(cost), "padding": cost.padding, "factor": cost.factor}
+            for name, cost in found.ways.items()
+        ]
+        shown = {name: getattr(found, name) for name in _SHOWN} | {"ways": ways}
+        sys.stdout.write(json.dumps(shown, indent=2, default=asdict) + "\n")
     else:
         show(found)
     if options.png is not None:
@@ -77,20 +87,6 @@ def examine(options: Namespace) -> waste.Report:
         advice=waste.advise(ways, tokenizer, stored),
         code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), trim=bool(stored)),
     )
-
-
-def as_json(report: waste.Report) -> str:
-    """The report as one JSON object."""
-    names = [
-        *("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored", "lengths"),
-        *("histogram", "ways", "packing", "few_shapes", "advice", "code"),
-    ]
-    found = {name: getattr(report, name) for name in names}
-    found["ways"] = [
-        {"name": name, **asdict(cost), "padding": cost.padding, "factor": cost.factor}
-        for name, cost in report.ways.items()
-    ]
-    return json.dumps(found, indent=2, default=asdict)
 
 
 def show(report: waste.Report) -> None:
