@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from quadrat.support.extras import missing
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -30,8 +28,10 @@ class CommandError(Exception):
 
 def require(what: str, packages: Mapping[str, str]) -> None:
     """Raise CommandError that names the missing packages, of those given with the extras that install them."""
-    if lacking := missing(packages):
-        raise CommandError(f"{what} needs {lacking}")
+    if absent := [name for name in packages if importlib.util.find_spec(name) is None]:
+        names = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
+        extras = ",".join(dict.fromkeys(packages[name] for name in absent))
+        raise CommandError(f'{what} needs {names}: pip install "quadrat[{extras}]"')
 
 
 def harmless(text: str) -> str:

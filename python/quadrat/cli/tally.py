@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import math
 import multiprocessing
@@ -26,7 +27,6 @@ from quadrat.cli.waits import EVALUATION, TRAINING, Waits, gains, loop_sentences
 from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
 from quadrat.support.counts import counting
 
-_MOST_RECENT = 10_000
 _EVERY = 1.0  # seconds between the numbers that a worker leaves
 _FEWEST = 64  # rows of the batches that a budget is compared with
 _NUMBERS = ("seconds", "computed", "tokens", "cut", "trimmed", "unlabelled", "sized", "others", "unknown")
@@ -48,7 +48,6 @@ class Tally(Waits):
         self.others = 0  # of these, those of loaders that no collator of quadrat made
         self.unknown = 0  # batches with tokens, of which nothing says how many are padding
         self.lengths: Counter[int] = Counter()
-        self.recent: list[int] = []  # lengths that are added to these together, which is faster
         self.widths: Counter[int] = Counter()  # of batches that trim would cut
         self.options: Counter[str] = Counter()  # how many Trainers, loaders and pipelines each of them met
         self.elsewhere: Counter[str] = Counter()  # batches, rows and tokens of pipelines, and of tokenizers in loops
@@ -88,13 +87,7 @@ class Tally(Waits):
         self.unknown += sizes.is_unknown
         if sizes.cut:
             self.widths[sizes.width] += 1
-        self.recent += sizes.lengths
-        if len(self.recent) > _MOST_RECENT:
-            self._add_recent()
-
-    def _add_recent(self) -> None:
-        self.lengths.update(self.recent)
-        self.recent.clear()
+        self.lengths.update(sizes.lengths)
 
     def _leave_at_times(self) -> None:
         """A worker may end without notice."""
@@ -125,13 +118,13 @@ class Tally(Waits):
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         with self.lock:
-            self._add_recent()
+            counts = {name: copy.copy(getattr(self, name)) for name in (*_NUMBERS, *_COUNTERS)}
         made = quadrat.stats()
         batches = made.compiled + made.fell_back
         is_worker = multiprocessing.parent_process() is not None
         return {
             **made._asdict(),
-            **{name: getattr(self, name) for name in (*_NUMBERS, *_COUNTERS)},
+            **counts,
             **super().as_dict(),
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,

@@ -24,6 +24,9 @@ from quadrat.cli.tally import OPTIONS, TALLY, finish, merged, say, show
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
 
+# The options of `batch_by_tokens`.
+_OF_BATCHES: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim, "attention": OPTIONS.attention}
+
 
 def loaded(name: str) -> None:
     """Patches a library that has just been imported."""
@@ -125,11 +128,6 @@ def _is_of_trainer() -> bool:
     return False
 
 
-def _of_batches() -> dict[str, Any]:
-    """The options of `batch_by_tokens` that were given."""
-    return {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim, "attention": OPTIONS.attention}
-
-
 def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.token_batches import loader_by_tokens
@@ -142,7 +140,7 @@ def _use_budget(loader: Any) -> None:
                 f"{name} may pad in its own way: if it pads to the longest row, give the loader to "
                 "quadrat.batch_by_tokens"
             )
-        made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **_of_batches())
+        made, numbers = loader_by_tokens(loader, OPTIONS.max_tokens or "auto", **_OF_BATCHES)
         vars(loader).update(vars(made))  # a loader refuses other batches when it has been made
         said = str(numbers)
     except Exception as error:  # the script goes on without
@@ -205,7 +203,7 @@ def _prepare(trainer: Any) -> None:
         _warn_of_packed_rows(trainer)
     with _or_say(trainer, "batches are as before"):
         if OPTIONS.max_tokens is not None:
-            _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **_of_batches())))
+            _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **_OF_BATCHES)))
         elif OPTIONS.group_by_length:
             _group(trainer)
     with _or_say(trainer, "batches are not trimmed"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 # What each of quadrat's extras installs.
 EXTRAS = {
@@ -35,15 +34,6 @@ def needs(what: str, extra: str | None = None) -> Iterator[None]:
         called = "Ray Data 2.47 or later" if package == "ray" else package
         install = f'"quadrat[{extra}]"' if package in EXTRAS.get(extra or "", ()) else package
         raise ModuleNotFoundError(f"{what} needs {called}: pip install {install}", name=package) from error
-
-
-def missing(packages: Mapping[str, str]) -> str:
-    """Which packages, given with the extras that have them, are missing, and how to install them; empty for none."""
-    absent = [name for name in packages if importlib.util.find_spec(name) is None]
-    if not absent:
-        return ""
-    extras = ",".join(dict.fromkeys(packages[name] for name in absent))
-    return f'{" and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))}: pip install "quadrat[{extras}]"'
 
 
 def version(package: str) -> str:
