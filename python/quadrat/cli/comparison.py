@@ -50,13 +50,12 @@ def run(options: Namespace) -> int:
     if "mlm" in names and tokenizer.mask_token is None:
         raise CommandError("mlm: the tokenizer has no mask token")
     batches = _batches(corpus, tokenizer, options)
-    results = []
-    for name in with_progress(names, len(names), "Comparing"):
-        try:
-            results.append(_measure(name, tokenizer, batches, options.seconds))
-        except DifferenceError as error:
-            complain(f"quadrat bench: {name}: {PAIRS[name][0]} differs from transformers: {error}")
-            return 1
+    try:
+        named = with_progress(names, len(names), "Comparing")
+        results = [_measure(name, tokenizer, batches, options.seconds) for name in named]
+    except DifferenceError as error:
+        complain(f"quadrat bench: {error}")
+        return 1
     if options.json:
         about = {"machine": versions(), "data": corpus.name, "seed": options.seed, "collators": results}
         sys.stdout.write(json.dumps(rounded(about), indent=2) + "\n")
@@ -111,7 +110,7 @@ def _measure(
     reference, ours = (getattr(library, cls)(**pads, **options) for library in (transformers, quadrat))
     made = [[_features(name, tokenizer, row) for row in batch] for batch in batches]
     for number, batch in enumerate(made, start=1):
-        where = f"batch {number} of {len(made)}"
+        where, differ = f"batch {number} of {len(made)}", f"{name}: {cls} differs from transformers"
         try:
             reference(batch)
         except Exception as error:  # whatever a collator may say of these rows
@@ -119,9 +118,9 @@ def _measure(
         try:
             check_collators(reference, ours, batch)
         except DifferenceError as error:
-            raise DifferenceError(f"{where}: {error}") from error
+            raise DifferenceError(f"{differ}: {where}: {error}") from error
         except Exception as error:
-            raise DifferenceError(f"{where}: {type(error).__name__}: {one_line(error)}") from error
+            raise DifferenceError(f"{differ}: {where}: {type(error).__name__}: {one_line(error)}") from error
     calls = calls_of(reference, made[0])
     times = timed((reference, ours), made[0], seconds=seconds, calls=calls, at_least=20)
     cold = np.median(times, axis=0).tolist()
