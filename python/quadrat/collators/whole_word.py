@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from quadrat import _core
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
-from quadrat.installed.whole_word_mask_4 import Reference
-from quadrat.masking.word_masking import mask_words
+from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
+from quadrat.masking.language_modeling import masking_facts
+from quadrat.masking.vocabulary import vocabulary_of
+from quadrat.planning import plan_cache
+from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import raise_clearer
-from quadrat.support.generators import create_generator
-from quadrat.support.kinds import Framework
+from quadrat.planning.fallback import FallBack, Why, raise_clearer
+from quadrat.planning.plan_cache import Plan, PlanKey, planned
+from quadrat.support import columns as col
+from quadrat.support.generators import (
+    NUMPY_LEGACY,
+    Origin,
+    create_generator,
+    numpy_origin,
+    python_origin,
+    torch_origin,
+)
+from quadrat.support.kinds import INT64, KINDS, Framework
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
+_METHODS = {name: getattr(Reference, name) for name in _NAMES}
+
+# Kinds of arrays that every torch and NumPy makes int64 of without a word.
+_ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
+_MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
@@ -107,4 +130,104 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         return super()._collate(features, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
-        return mask_words(self, features, framework)
+        cls = type(self)
+        for name, method in _METHODS.items():
+            if getattr(cls, name) is not method or name in self.__dict__:
+                raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
+        spec = rows_spec(
+            self,
+            framework,
+            self.pad_to_multiple_of,
+            plan=_word_plan,
+            optional="chinese_ref",  # positions that continue the word before
+            values=_values,
+            failed=_failed,
+            facts=_facts(self, framework),
+            mismatch=("features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"),
+        )
+        return make_rows(self, spec, features)
+
+
+def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
+    pad_id = None if collator.tokenizer.pad_token is None else collator.tokenizer.pad_token_id
+    needs_one = collator.tokenizer.pad_token is not None or not col.column_shapes(key.signature)[0].full
+    if needs_one and (type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS):
+        raise FallBack("the tokenizer has no pad token with an id", "set tokenizer.pad_token")
+    return {"input_ids": pad_id, "labels": _labels(collator, key.framework, pad_id, joined=len(key.names) > 1)}
+
+
+def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why:
+    return f"{col.explain(failure)}, or has no token", "give ids of the vocabulary"
+
+
+def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
+    """All that `_values` depends on besides the batch; None where that is not known."""
+    cls, tokenizer = type(collator), collator.tokenizer
+    state, names = tokenizer.__dict__, ("pad_token", "pad_token_id")
+    masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
+    known = plan_cache.joined_facts(plan_cache.own_facts(collator), masked)
+    if known is None or "padding_side" not in state or any(hasattr(type(tokenizer), name) for name in names):
+        return None
+    return (
+        *known,
+        *((plan_cache.OWN_ABSENT, None, name, None) for name in _METHODS),
+        *((plan_cache.ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
+        (plan_cache.TYPE, tokenizer, None, type(tokenizer)),
+        (plan_cache.ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
+        (plan_cache.ABSENT, state, "_convert_id_to_token", None),
+        *((plan_cache.ABSENT, state, name, None) for name in names),
+        (plan_cache.ENTRY, state, "padding_side", state["padding_side"]),
+        (plan_cache.ATTRIBUTE, random, "shuffle", random.shuffle),
+    )
+
+
+def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
+    vocab_size, pieces = vocabulary_of(collator, pad_id)
+    shuffle, origin = _origins(collator, framework)
+    share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
+        raise FallBack("a probability is not a float from 0 to 1", "give floats from 0 to 1")
+    of_rest = random_words / (1 - mask) if mask != 1 and random_words != 0 else 0.0
+    if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
+        raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together", "make them smaller")
+    mask_token = collator.tokenizer.mask_token
+    mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
+    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
+        raise FallBack("the tokenizer has no mask token with an id", "set tokenizer.mask_token")
+    replacement = origin.replacement(mask, random_words, mask_id, vocab_size)
+    before = None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers
+    return _core.WordLabels(shuffle, *origin[:2], share, replacement, pieces, joined, before)
+
+
+def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
+    """The generator that orders the words, None for that of all else, and the one of all else."""
+    origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
+    shuffle = python_origin()
+    if origin is None or shuffle is None:
+        raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
+    if collator.seed is None:
+        return shuffle.generator, origin
+    if collator.return_tensors != framework or origin.generator_type == NUMPY_LEGACY:
+        raise FallBack(f"seed={collator.seed!r} made no generator for {framework!r}", "set return_tensors")
+    return None, origin
+
+
+@planned
+def _word_plan(key: PlanKey) -> Plan:
+    shape, *joined = col.column_shapes(key.signature)
+    if shape.forms == col.LIST:
+        # Nothing, on the left, overwrites all.
+        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and key.options.left)
+    elif shape.forms & ~(col.DERIVED if key.framework == "pt" else 0) == col.ARRAY:
+        converts = key.framework == "pt" and not shape.kinds & ~_ARRAY_KINDS
+        whole = not shape.empty and (shape.kinds == col.PYTHON_INTS or converts)
+    else:
+        tensors = key.framework == "pt" and shape.forms == col.TENSOR and shape.kinds == col.PYTHON_INTS
+        whole = not shape.empty and tensors
+    if not whole and not shape.kinds and not shape.forms & ~col.ROWS:
+        raise FallBack("all rows are empty", "leave them out")
+    if not whole:
+        raise FallBack("'input_ids' are not rows of whole numbers, all in one form", "give lists of ints")
+    if any(one.forms & ~(col.LIST | col.MEMORY_ROWS) or one.kinds & ~_ARRAY_KINDS for one in joined):
+        raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
+    return Plan((("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64)))
