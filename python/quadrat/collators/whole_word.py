@@ -18,7 +18,7 @@ from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
 from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import FallBack, Why, raise_clearer
+from quadrat.planning.fallback import FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import (
@@ -141,7 +141,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
             plan=_word_plan,
             optional="chinese_ref",  # positions that continue the word before
             values=_values,
-            failed=_failed,
+            failed=lambda *given: (f"{col.explain(given[-1])}, or has no token", "give ids of the vocabulary"),
             facts=_facts(self, framework),
             mismatch=("features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"),
         )
@@ -154,10 +154,6 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
     if needs_one and (type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS):
         raise FallBack("the tokenizer has no pad token with an id", "set tokenizer.pad_token")
     return {"input_ids": pad_id, "labels": _labels(collator, key.framework, pad_id, joined=len(key.names) > 1)}
-
-
-def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why:
-    return f"{col.explain(failure)}, or has no token", "give ids of the vocabulary"
 
 
 def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:

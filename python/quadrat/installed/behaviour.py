@@ -32,7 +32,6 @@ def _sees(call: Any, *arguments: Any) -> bool:
 
 
 def _makes_a_generator(seed: int, generator: Any) -> bool:
-    """True if masked language modelling with this seed and generator makes a generator."""
     reference: Any = originals.DataCollatorForLanguageModeling
 
     class Probe(reference):

@@ -36,7 +36,6 @@ def show_config() -> dict[str, str]:
 
 
 def _versions() -> str:
-    """True if quadrat was tested with the installed versions."""
     found = {name: version(name) for name in RANGES}
     outside = [
         f"{name} {found[name]} (tested: {' to '.join(tested)})"

@@ -68,7 +68,18 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
 def rows_plan(key: PlanKey) -> Plan:
     """The ids, and their labels."""
     shape, options = col.column_shapes(key.signature)[0], key.options
-    _check_forms(shape, key.framework)
+    forms, first_form, numbers, *_ = shape
+    # From lists and, for torch, arrays the reference makes int64; other rows keep their dtype.
+    pt = key.framework == "pt"
+    converts, own = (col.LIST | col.ARRAY | col.DERIVED, col.TENSOR) if pt else (col.LIST, col.ARRAY)
+    if not (
+        (not forms & ~converts and numbers and not numbers & ~(col.INTS | col.BOOLS))
+        or (not forms & ~col.PYTHON_ROWS and numbers and not numbers & ~(col.PYTHON_INTS | col.BOOLS))
+        or (forms == first_form == own and numbers == col.PYTHON_INTS)
+    ):
+        if not numbers and not forms & ~col.ROWS:
+            raise FallBack("all rows are empty", "leave them out")
+        raise FallBack("rows are not lists of ints, or arrays or tensors of int64", "give rows of one such type")
     if shape.forms & col.MEMORY_ROWS and shape.empty:
         raise FallBack("an empty array or tensor, whose dtype may be another", "leave empty rows out")
     if key.framework == "pt" and shape.backward:
@@ -82,17 +93,3 @@ def rows_plan(key: PlanKey) -> Plan:
     if options.derives:
         steps.append(("labels", 0, action if options.derives == "fill" else col.LABELS, INT64))
     return Plan(tuple(steps))
-
-
-def _check_forms(shape: col.ColumnShape, framework: Framework) -> None:
-    # From lists and, for torch, arrays the reference makes int64; other rows keep their dtype.
-    forms, first_form, kinds, *_ = shape
-    converts, own = (col.LIST | col.ARRAY | col.DERIVED, col.TENSOR) if framework == "pt" else (col.LIST, col.ARRAY)
-    if not (
-        (not forms & ~converts and kinds and not kinds & ~(col.INTS | col.BOOLS))
-        or (not forms & ~col.PYTHON_ROWS and kinds and not kinds & ~(col.PYTHON_INTS | col.BOOLS))
-        or (forms == first_form == own and kinds == col.PYTHON_INTS)
-    ):
-        if not kinds and not forms & ~col.ROWS:
-            raise FallBack("all rows are empty", "leave them out")
-        raise FallBack("rows are not lists of ints, or arrays or tensors of int64", "give rows of one such type")

@@ -211,7 +211,6 @@ class _Log(logging.Handler):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides the logs of transformers meanwhile."""
     library = logging.getLogger("transformers")
     handlers, passes_on = library.handlers[:], library.propagate
     library.handlers[:], library.propagate = [], False
@@ -247,7 +246,6 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
 
 
 def _difference(expected: _Outcome, got: _Outcome) -> str | None:
-    """The first difference, in words; None if there is none."""
     if expected.error is not None or got.error is not None:
         if type(expected.error) is not type(got.error):
             shown = ["a batch" if one.error is None else f"{type(one.error).__name__}" for one in (expected, got)]

@@ -40,7 +40,6 @@ class Remembering:
         cls._quadrat_shared = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, without recipes and what was logged."""
         # A copy first: other threads may be adding a recipe.
         return {name: value for name, value in self.__dict__.copy().items() if not name.startswith("_quadrat")}
 

@@ -121,7 +121,9 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
 def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
     if name == main:
         return Role.TOKENS
-    if name in _MARKS and (name != "attention_mask" or _pads_mask(collator)):
+    asked = getattr(getattr(collator, "_options", None), "return_attention_mask", None)
+    pads_mask = "attention_mask" in collator.tokenizer.model_input_names if asked is None else asked
+    if name in _MARKS and (name != "attention_mask" or pads_mask):
         return Role.MARKS
     if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
@@ -130,11 +132,6 @@ def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
     if name in _LABELS and not isinstance(collator, _MASKS):  # language modelling has no use for them
         return Role.LABEL
     return Role.OTHER
-
-
-def _pads_mask(collator: Any) -> bool:
-    asked = getattr(getattr(collator, "_options", None), "return_attention_mask", None)
-    return "attention_mask" in collator.tokenizer.model_input_names if asked is None else bool(asked)
 
 
 def _mixed(column: Column, like: Column) -> Iterator[str]:
@@ -266,7 +263,6 @@ def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
 
 
 def _masked(collator: Any, column: Column) -> Iterator[str]:
-    """Rows of token ids, all that some collators look at."""
     yield from broken(column)
     if len(set(map(length_of, column.values))) > 1:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
@@ -279,7 +275,6 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
 
 
 def _odd(column: Column) -> Iterator[str]:
-    """Rows that permutation language modelling cannot take."""
     lengths = [length_of(row) or 0 for row in column.values]
     if 0 in lengths:
         yield f"{column.place(lengths.index(0))} is empty; remove it"
@@ -344,7 +339,6 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
 
 
 def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str | None:
-    """Advice for a column that would be padded beside others."""
     if column.name == "attention_mask":
         return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
     if column.name == "labels" and "label" in rows and isinstance(collator, originals.PADS_LABELS):
