@@ -47,24 +47,24 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     if apart and collator.rng == "philox":
         why = "masking is left to the collator's methods", "give special_tokens_mask, or override none"
         raise FallBack(*why)  # they must be told where the rows are
-    if bare:
-        own: dict[str, Any] = {"facts": None} if apart else {"labelling": _labelling(collator, framework)}
-        batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
-        return _mask_apart(collator, batch, framework) if apart else batch
-    options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
-    if apart:
-        padded = make(collator, padded_spec(collator, framework, options, facts=None, deferred=None), features)
-        return _mask_apart(collator, padded, framework)
     omits = (
         "special_tokens_mask",
         *(("offset_mapping", "word_ids") if collator.whole_word_mask else ()),
         *((collator.row_key,) if collator.mlm and collator.row_key is not None else ()),
     )
-    own = {"labelling": _labelling(collator, framework, omits)}
-    if not collator.whole_word_mask:  # a column of offsets stacks, or falls back, and is left out
-        has_offsets = "offset_mapping" in names
-        own |= {"facts": None, "deferred": None} if has_offsets else {"absent": ("offset_mapping",)}
-    batch = make(collator, padded_spec(collator, framework, options, **own), features)
+    # A column of offsets without whole words stacks, or falls back, and is left out.
+    has_offsets = not collator.whole_word_mask and "offset_mapping" in names
+    own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {}
+    if not apart:
+        own["labelling"] = _labelling(collator, framework, omits)
+    if bare:
+        batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
+    else:
+        absent = () if apart or has_offsets or collator.whole_word_mask else ("offset_mapping",)
+        options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
+        batch = make(collator, padded_spec(collator, framework, options, absent=absent, **own), features)
+    if apart:
+        return _mask_apart(collator, batch, framework)
     if "offset_mapping" in batch:
         del batch["offset_mapping"]
     return batch
