@@ -18,13 +18,9 @@ from quadrat.support.generators import create_generator
 
 
 class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
-    """Masks whole words of WordPiece tokens ("##..." continues a word), as transformers 4.x did.
-
-    Fields are those of `transformers.DataCollatorForLanguageModeling`; `mlm` and `whole_word_mask` are always True.
-    """
+    """Masks whole words of WordPiece tokens ("##..." continues a word), as transformers 4.x did."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take the fields of the base class; how masked tokens are replaced stays as given there."""
         super().__init__(*args, **kwargs)
         self.mlm = True
         self.whole_word_mask = True

@@ -28,8 +28,7 @@ def rows_spec(
 ) -> Spec:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
-    more: fields of the `Spec`; `bare` for rows without mappings, else they are those of the column `input_ids`. Raises
-    FallBack.
+    more: fields of the `Spec`. Raises FallBack.
     """
     tokenizer = collator.tokenizer
     require_tokenizer(tokenizer)

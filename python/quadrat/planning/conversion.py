@@ -1,7 +1,4 @@
-"""Conversion to tensors: `convert_to_tensors`, also for tokenizers that pad lists in their own way; TensorFlow and JAX.
-
-transformers 4.57 makes most batches of TensorFlow itself, with random numbers of its own. 5.x has neither framework.
-"""
+"""Conversion to tensors: `convert_to_tensors`, also of tokenizers that pad lists, and batches for TensorFlow and JAX."""
 
 from __future__ import annotations
 

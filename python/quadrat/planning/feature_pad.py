@@ -1,8 +1,4 @@
-"""`feature_pad`: the result of `SequenceFeatureExtractor.pad`, without its loop over rows.
-
-Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_truncate`, `_get_padding_strategies` of
-`SequenceFeatureExtractor`, and `BatchFeature.convert_to_tensors`.
-"""
+"""`feature_pad`: the result of `SequenceFeatureExtractor.pad`, without its loop over rows."""
 
 from __future__ import annotations
 
@@ -57,15 +53,7 @@ def feature_pad(
     """
     try:
         if not of_reference():
-            if (made := _padded(extractor, inputs, options, mask_kind, name)) is not None:
-                return made
-            return compared(
-                _noted,
-                inputs if name is None else only(inputs, name),
-                lambda given: _padded(extractor, given, options, compares=False),
-                lambda given: originals.FEATURE_PAD(extractor, given, **options._asdict()),
-                explains=False,
-            )
+            return _padded(extractor, inputs, options, mask_kind, name)
     except FallBack as reason:
         log_once(_noted, reason.args, counts=False)
     rows = plain(inputs) if name is None else only(inputs, name)
@@ -86,7 +74,6 @@ def _padded(
     *,
     compares: bool = True,
 ) -> Any:
-    """The batch; None where it is to be compared. Raises FallBack."""
     main = _main_of(extractor)
     strategy, limit = _strategy(extractor, options)
     of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
@@ -99,7 +86,13 @@ def _padded(
     if compares and imitated.compares(_noted._imitates):
         one, kind = batch.columns.count(index) == 1, options[:1] + options[2:]
         if is_due(_noted, type(extractor), framework, batch.names, batch.columns.signature(index, 1), one, kind):
-            return None
+            return compared(
+                _noted,
+                inputs if name is None else only(inputs, name),
+                lambda given: _padded(extractor, given, options, compares=False),
+                lambda given: originals.FEATURE_PAD(extractor, given, **options._asdict()),
+                explains=False,
+            )
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)
     pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)
@@ -114,7 +107,7 @@ def _padded(
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
     spec = Spec(framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
-    made = make(extractor, spec._replace(facts=None), inputs, batch.columns, counts=name is None)
+    made = make(extractor, spec, inputs, batch.columns, counts=name is None)
     for at, column in enumerate(batch.names):
         if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS:
             _require_rounded(made[column])

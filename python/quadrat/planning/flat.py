@@ -1,7 +1,4 @@
-"""Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
-
-Written against `DataCollatorWithFlattening` of transformers 5.23. Rows that the kernels do not know become lists first.
-"""
+"""Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries."""
 
 from __future__ import annotations
 

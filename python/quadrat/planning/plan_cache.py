@@ -85,10 +85,8 @@ _REMEDIES = {
 
 
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
-    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take.
-
-    Raises ValueError for a column of words, which the reference does not read.
-    """
+    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take."""
+    # The reference reads no column of words.
     if step[2] == LABELS and "word_ids" in names:
         raise ValueError(
             f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
