@@ -1,4 +1,4 @@
-"""Conversion to tensors: `convert_to_tensors`, also of tokenizers that pad lists, and batches for TensorFlow and JAX."""
+"""Conversion to tensors: `convert_to_tensors`, also of tokenizers that pad lists, and for TensorFlow and JAX."""
 
 from __future__ import annotations
 
