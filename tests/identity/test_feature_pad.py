@@ -221,7 +221,7 @@ def patched(extractor: Any, given: Any, **options: Any) -> Any:
 def test_rows_in_arrow_are_read_in_place(cut, attributes):
     pyarrow = pytest.importorskip("pyarrow")
     from quadrat.input.lazy_row import LazyTable
-    from quadrat.input.rows import rows_of_arrow
+    from quadrat.input.rows import rows_of
 
     masks = [{"attention_mask": [1] * len(row["input_values"])} if attributes else {} for row in LISTS]
     lists = [row | mask for row, mask in zip(LISTS, masks, strict=True)]
@@ -231,7 +231,7 @@ def test_rows_in_arrow_are_read_in_place(cut, attributes):
     lists = table.to_pylist()
     for options in ({"return_tensors": "pt"} | cut, {"return_tensors": "np", "padding": "max_length", "max_length": 6}):
         expected = originals.FEATURE_PAD(Extractor(1, 16000, 0.0), lists, **options)
-        rows, lazy = rows_of_arrow(table), list(LazyTable(table).rows(range(len(table))))
+        rows, lazy = rows_of(table), list(LazyTable(table).rows(range(len(table))))
         got = patching._pad(Extractor(1, 16000, 0.0), rows, **options)
         assert not rows.handed_out
         assert_same_outcome(("returned", expected), ("returned", got))
@@ -271,7 +271,7 @@ NUMBERS = [0.5, -1.0, 1e300, 3e38, float("nan")]
 @example(rows=[[[1e300], [1.0]], [[0.5]]], nested=False, kind="float64", size=1, cut=False)
 def test_lists_in_arrow(rows, nested, kind, size, cut):
     pyarrow = pytest.importorskip("pyarrow")
-    from quadrat.input.rows import rows_of_arrow
+    from quadrat.input.rows import rows_of
 
     rows = [[[1 if kind == "int64" else one for one in frame] for frame in row] for row in rows]
     rows = rows if nested else [[one for frame in row for one in frame] for row in rows]
@@ -280,7 +280,7 @@ def test_lists_in_arrow(rows, nested, kind, size, cut):
     table = pyarrow.table({"input_values": column})
     extractor, options = Extractor(size, 16000, 0.0), {"truncation": cut, "max_length": 2}
     expected, (said, _) = observed(lambda given: originals.FEATURE_PAD(extractor, given, **options), table.to_pylist())
-    got, (also_said, _) = observed(lambda given: patching._pad(extractor, given, **options), rows_of_arrow(table))
+    got, (also_said, _) = observed(lambda given: patching._pad(extractor, given, **options), rows_of(table))
     assert_same_outcome(expected, got)
     assert said == also_said
 

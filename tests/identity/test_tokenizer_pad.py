@@ -272,13 +272,13 @@ def test_errors_are_said_more_clearly():
 
 def test_rows_of_an_arrow_table_are_read_in_place():
     pyarrow = pytest.importorskip("pyarrow")
-    from quadrat.input.rows import rows_of_arrow
+    from quadrat.input.rows import rows_of
 
     table = pyarrow.Table.from_pylist(TOKENS)
     expected = make_tokenizer().pad(TOKENS, return_tensors="pt")
-    rows = rows_of_arrow(table)
+    rows = rows_of(table)
     got = quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows, return_tensors="pt")
     assert not rows.handed_out
     assert_same_outcome(("returned", expected), ("returned", got))
-    lists = quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows_of_arrow(table))
+    lists = quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows_of(table))
     assert_same_outcome(("returned", make_tokenizer().pad(TOKENS)), ("returned", lists))

@@ -213,7 +213,7 @@ def _word_plan(key: PlanKey) -> Plan:
     shape, *joined = col.column_shapes(key.signature)
     if shape.forms == col.LIST:
         # Nothing, on the left, overwrites all.
-        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and key.options.left)
+        whole = shape.kinds == col.PYTHON_INTS and not (shape.empty and key.options[0])
     elif shape.forms & ~(col.DERIVED if key.framework == "pt" else 0) == col.ARRAY:
         converts = key.framework == "pt" and not shape.kinds & ~_ARRAY_KINDS
         whole = not shape.empty and (shape.kinds == col.PYTHON_INTS or converts)

@@ -145,12 +145,7 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
         return features if bare else rows_of_columns({MAIN: features})
     if isinstance(features, Mapping):
         return features if is_one_example(features) else rows_of_columns(features)
-    return rows_of_arrow(features) if speaks_arrow(features) else features
-
-
-def rows_of_arrow(table: Any) -> Rows:
-    """All rows of an Arrow table or record batch, its memory left where it is. Raises TypeError for a bare column."""
-    return Rows(table_of_arrow(table))
+    return Rows(table_of_arrow(features)) if speaks_arrow(features) else features
 
 
 def table_of_arrow(

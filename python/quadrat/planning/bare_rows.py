@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import MAIN, SEQUENCES, bare_column, first_mapping
@@ -15,14 +15,6 @@ from quadrat.support import columns as col
 from quadrat.support.kinds import INT64, Framework
 
 
-class RowOptions(NamedTuple):
-    """The options in the key of a batch of ids."""
-
-    left: bool
-    has_pad: bool
-    derives: str  # labels made from the ids, see `Labelling`
-
-
 def rows_spec(
     collator: Any, framework: Framework, multiple: int | None, labelling: Labelling = NO_LABELS, **more: Any
 ) -> Spec:
@@ -33,12 +25,12 @@ def rows_spec(
     tokenizer = collator.tokenizer
     require_tokenizer(tokenizer)
     rounded_up(0, multiple)
-    left = tokenizer.padding_side != "right"
-    has_pad = tokenizer.pad_token is not None and type(tokenizer.pad_token_id) is int
+    left, pad_id = tokenizer.padding_side != "right", None if tokenizer.pad_token is None else tokenizer.pad_token_id
+    pad_id = pad_id if type(pad_id) is int else None
     own: dict[str, Any] = {
         "plan": rows_plan,
-        "options": RowOptions(left, has_pad, labelling.derives),
-        "values": _values,
+        "options": (left, pad_id is not None, labelling.derives),
+        "values": lambda collator, key: {MAIN: pad_id},
         "facts": plan_cache.padding_facts(collator, plan_cache.PadOptions()),
         "deferred": deferred_batch if labelling.make is not None and collator.deferred else None,
         "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
@@ -59,14 +51,10 @@ def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
     return make(collator, spec._replace(bare=bare, optional=optional), features, columns)
 
 
-def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
-    return {MAIN: collator.tokenizer.pad_token_id if key.options.has_pad else None}
-
-
 @planned
 def rows_plan(key: PlanKey) -> Plan:
     """The ids, and their labels."""
-    shape, options = col.column_shapes(key.signature)[0], key.options
+    shape, (left, has_pad, derives) = col.column_shapes(key.signature)[0], key.options
     forms, first_form, numbers, *_ = shape
     # From lists and, for torch, arrays the reference makes int64; other rows keep their dtype.
     pt = key.framework == "pt"
@@ -83,12 +71,12 @@ def rows_plan(key: PlanKey) -> Plan:
         raise FallBack("an empty array or tensor, whose dtype may be another", "leave empty rows out")
     if key.framework == "pt" and shape.backward:
         raise FallBack("an array that torch does not take", "give numpy.ascontiguousarray(row)")
-    if not shape.full and not options.has_pad:
+    if not shape.full and not has_pad:
         raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
-    if not shape.full and options.left and shape.empty:
+    if not shape.full and left and shape.empty:
         raise FallBack("an empty row on the left", "leave empty rows out")
     action = col.STACK if shape.full else col.PAD
     steps = [(MAIN, 0, action, INT64)]
-    if options.derives:
-        steps.append(("labels", 0, action if options.derives == "fill" else col.LABELS, INT64))
+    if derives:
+        steps.append(("labels", 0, action if derives == "fill" else col.LABELS, INT64))
     return Plan(tuple(steps))

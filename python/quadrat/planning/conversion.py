@@ -119,20 +119,16 @@ def _is_rows(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[col.Step, ...]:
-    found = [_step(shape, float_kind) for shape in col.column_shapes(signature)]
-    return tuple((name, index, *step) for index, (name, step) in enumerate(zip(names, found, strict=True)) if step)
-
-
-def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
-    """Action and kind for a column; None where the reference decides."""
-    if shape.forms & ~(col.DEEP | col.DERIVED) == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
-        return col.STACK, shape.kinds.bit_length() - 1
-    kind = col.inferred_kind(shape.kinds, float_kind)
-    if kind is None:
-        return None
-    if shape.forms == col.NUMBER:
-        return col.NUMBERS, kind
-    return (col.STACK, kind) if shape.equal and not shape.forms & ~(col.PYTHON_ROWS | col.DEEP) else None
+    steps: list[col.Step] = []  # of all columns but those where the reference decides
+    for index, (name, shape) in enumerate(zip(names, col.column_shapes(signature), strict=True)):
+        kind = col.inferred_kind(shape.kinds, float_kind)
+        if shape.forms & ~(col.DEEP | col.DERIVED) == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
+            steps.append((name, index, col.STACK, shape.kinds.bit_length() - 1))
+        elif kind is not None and shape.forms == col.NUMBER:
+            steps.append((name, index, col.NUMBERS, kind))
+        elif kind is not None and shape.equal and not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
+            steps.append((name, index, col.STACK, kind))
+    return tuple(steps)
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
