@@ -48,24 +48,31 @@ def pad_extra_columns(
     rest = [{name: feature[name] for name in features[0] if name not in names} for feature in features]
     batch = reference(rest)
     main = collator.tokenizer.model_input_names[0]
-    tokens = [len(feature[main]) for feature in features]
+    tokens, label_action = [len(feature[main]) for feature in features], getattr(collator, "_label_action", int)()
     for name in names:
-        rows = [feature[name] for feature in features]
+        rows, value = [feature[name] for feature in features], collator.pad_values[name]
         try:
-            width = _width(collator, name, [len(row) for row in rows] == tokens, batch)
+            width = None  # that of its own longest row
+            if [len(row) for row in rows] == tokens:
+                width = int(batch[main].shape[1])
+            elif follows_labels(name, label_action) and batch.get("labels") is not None:
+                width = int(batch["labels"].shape[1])
+            source = source_of(rows)
+            forms, _, kinds, *_ = source.columns.describe(0)
+            kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
+            if kind is None or source.own is not None:
+                raise TypeError("its rows hold different kinds of numbers, or such as no kernel knows")
             batch[name] = pad(
                 rows,
                 padding_side=collator.tokenizer.padding_side,
                 max_length=width,
                 pad_to_multiple_of=collator.pad_to_multiple_of if width is None else None,
-                padding_value=collator.pad_values[name],
-                dtype=_dtype(rows, collator.pad_values[name], framework),
+                padding_value=value,
+                dtype=KINDS[kind],
                 return_tensors=framework,
             )
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}"
-            ) from error
+            raise ValueError(f"pad_values: column '{name}' padded with {value!r}: {error}") from error
     last = ("label", "labels") if isinstance(collator, PADS_LABELS) else ()
     order = dict.fromkeys([*(name for name in features[0] if name in batch and name not in last), *batch])
     ordered = {name: batch[name] for name in order}
@@ -73,14 +80,6 @@ def pad_extra_columns(
         return ordered
     batch.data = ordered
     return batch
-
-
-def _width(collator: Any, name: str, aligned: bool, batch: Any) -> int | None:
-    """The width that a column is padded to; None for that of its own longest row."""
-    if aligned:
-        return int(batch[collator.tokenizer.model_input_names[0]].shape[1])
-    follows = follows_labels(name, getattr(collator, "_label_action", int)())
-    return int(batch["labels"].shape[1]) if follows and batch.get("labels") is not None else None
 
 
 def follows_labels(name: str, label_action: int) -> bool:
@@ -94,12 +93,3 @@ def extra_kind(forms: int, kinds: int, float_kind: int | None, value_type: type)
         return None
     kind = inferred_kind(kinds, float_kind) if kinds else INT64
     return INT64 if kind == BOOL and value_type is not bool else kind
-
-
-def _dtype(rows: list[Any], value: Any, framework: Framework) -> str:
-    source = source_of(rows)
-    forms, _, kinds, *_ = source.columns.describe(0)
-    kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
-    if kind is None or source.own is not None:
-        raise TypeError("its rows hold different kinds of numbers, or such as no kernel knows")
-    return KINDS[kind]
