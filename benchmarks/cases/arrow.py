@@ -10,7 +10,7 @@ import pyarrow as pa
 import quadrat
 from benchmarks.measure import Case, Cases
 from benchmarks.workload import collated, pair, pick, saved, shuffled
-from quadrat.data.stored import original_getitems as fetched_by_datasets
+from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
 
 def fetched(collator: str, rows: Any, ours: Any = None, keys: Any = None, **options: Any) -> Case:

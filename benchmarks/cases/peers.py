@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 import quadrat
 from benchmarks.measure import Case, Cases
 from benchmarks.workload import OLD, pair, stored, token_ids, tokenizer
-from quadrat.data.stored import original_getitems as fetched_by_datasets
+from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
 if TRL := importlib.util.find_spec("trl"):
     import trl.trainer.utils  # before anything is compared, for it draws random numbers

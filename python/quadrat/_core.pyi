@@ -198,7 +198,7 @@ def measure_rows(
 ) -> int: ...
 def philox_order(seed: int, epoch: int, stream: int, out: _Ints) -> bool: ...
 
-# As `quadrat.batching.token_budget.Budget` names them.
+# As `quadrat.batching.budget.Budget` names them.
 _Budget = tuple[int, int, int, bool]
 
 def plan_batches(

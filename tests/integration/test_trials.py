@@ -14,7 +14,7 @@ from transformers import Wav2Vec2Processor
 
 import quadrat
 from quadrat.collators._base import Collator
-from quadrat.data import iterable, stored
+from quadrat.data import arrow, iterable
 from quadrat.installed import behaviour, imitated
 from quadrat.integration import patch_attention
 from quadrat.integration.patch_datasets import DATASETS
@@ -47,7 +47,7 @@ TRIALS = [
     (kinds.torch_has, kinds.INT32),
     (patch_attention._gives_tensors, "_get_unpad_data", 1),
     (patch_attention._gives_tensors, "_unpad_input", 2),
-    (stored.look_as, "torch", (), pa.list_(pa.int64())),
+    (arrow.look_as, "torch", (), pa.list_(pa.int64())),
     (iterable._are_equal,),
 ]
 if HAS_TRL:

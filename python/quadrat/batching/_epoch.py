@@ -53,11 +53,7 @@ class WithEpoch:
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch from now on, also in worker processes of a DataLoader.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
-        """
+        """Set the epoch, also in workers of a DataLoader. Raises TypeError or ValueError unless it is below `2**32`."""
         self._epoch.set(epoch)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.batching._epoch import random_order
-from quadrat.batching.budget import MOST_ROWS, Budget, histogram
-from quadrat.batching.cost import AttentionCost, attention_of
+from quadrat.batching.budget import MOST_ROWS, AttentionCost, Budget, attention_of, histogram
 from quadrat.batching.lengths import lengths_of
 from quadrat.ops._philox import number_below
 from quadrat.support.arrays import IntArray

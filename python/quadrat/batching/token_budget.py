@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
-from quadrat.batching.budget import MOST_ROWS, Budget, ragged_of, require_rows
-from quadrat.batching.cost import attention_of
+from quadrat.batching.budget import MOST_ROWS, Budget, attention_of, ragged_of, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, shown, with_shapes
@@ -133,8 +132,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
-        drop_last, world_size, rank: as given.
-        epoch: the current epoch; see `set_epoch`.
         max_tokens: the maximum number of tokens in a batch, by which its cost is limited.
         rows: the number of rows.
         shapes: the `ShapePlan`, if there is one.

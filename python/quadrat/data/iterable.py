@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from quadrat.data.stored import is_plain_type
+from quadrat.data.arrow import is_plain_type
 from quadrat.input.lazy_row import LazyTable, Reads
 from quadrat.support.extras import needs
 

@@ -41,9 +41,6 @@ class PackedDataset(GroupedDataset):
         seed: from 0 to `2**64 - 1`.
         counts, max_count: a second limit of a pack, see `quadrat.batching.plan_packs`.
 
-    Attributes:
-        fill: the share of the packs that holds tokens, from 0 to 1.
-
     Raises:
         TypeError: when the dataset cannot be indexed by row (an `IterableDataset`); when a pack is read, if a column
             does not hold rows of numbers.
@@ -84,7 +81,7 @@ class PackedDataset(GroupedDataset):
 
     @property
     def fill(self) -> float:
-        """The share of the packs that holds tokens."""
+        """The share of the packs that holds tokens, from 0 to 1."""
         longest, overlong = self._packing.max_length, self._packing.overlong
         sizes = self._lengths if overlong != "truncate" else np.minimum(self._lengths, longest)
         return int(sizes.sum()) / (len(self) * longest)
@@ -97,13 +94,12 @@ class PackedDataset(GroupedDataset):
     def _current(self) -> Packs:
         epoch, planned = self.epoch, self._planned
         if planned is None or planned[0] != epoch:
-            planned = self._planned = (epoch, self._plan(epoch))
+            order = (self._seed, epoch) if self._shuffle else None
+            packs = self._packing.packs(self._lengths, order)
+            if order is not None:
+                packs = packs.chosen(random_order(len(packs.rows), *order, GROUPS))
+            planned = self._planned = (epoch, packs)
         return planned[1]
-
-    def _plan(self, epoch: int) -> Packs:
-        order = (self._seed, epoch) if self._shuffle else None
-        packs = self._packing.packs(self._lengths, order)
-        return packs if order is None else packs.chosen(random_order(len(packs.rows), *order, GROUPS))
 
     def _items(self, plan: Packs, groups: list[int]) -> list[Pack]:
         packs = plan.chosen(groups)

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from quadrat.batching._epoch import GROUPS, ROWS, random_order
-from quadrat.batching.budget import Budget, ragged_of
-from quadrat.batching.cost import attention_of
+from quadrat.batching.budget import Budget, attention_of, ragged_of
 from quadrat.batching.packing import Packing, Strategy
 from quadrat.batching.shapes import ShapePlan, shown, with_shapes
 from quadrat.data._grouped import as_batch
@@ -60,10 +59,6 @@ class BatchedStream(StreamedDataset):
             each shape, the batch that is not full is held back. A row wider than all shapes raises ValueError.
         attention: see `TokenBudgetBatchSampler`; the rows of median length are those of each window.
         weights: a column of integers: tokens that a row takes besides its own, such as those of its images.
-
-    Attributes:
-        dataset, columns, world_size, rank: as given.
-        epoch: the current epoch; see `set_epoch`.
 
     Raises:
         TypeError: when a dataset has no rows, or can be read only once (a generator instead of its function); when it
@@ -161,10 +156,6 @@ class PackedStream(StreamedDataset):
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
         column, columns, overlong: see `PackedDataset`.
-
-    Attributes:
-        dataset, columns, world_size, rank: as given.
-        epoch: the current epoch; see `set_epoch`.
 
     Raises:
         TypeError: see `BatchedStream`; when it is read, if a column does not hold rows of numbers.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from quadrat.data.arrow import StoredRows, original_getitem, original_getitems, reads_as_datasets
 from quadrat.data.iterable import in_arrow
-from quadrat.data.stored import StoredRows, original_getitem, original_getitems, reads_as_datasets
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 

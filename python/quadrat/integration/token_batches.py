@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from quadrat.batching.budget import joins_rows, require_rows
-from quadrat.batching.cost import AttentionCost, attention_of
+from quadrat.batching.budget import AttentionCost, attention_of, joins_rows, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
