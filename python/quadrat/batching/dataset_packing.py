@@ -83,7 +83,6 @@ def pack_dataset(
 
 
 def _format_of(dataset: Any) -> dict[str, Any]:
-    """The arguments of `with_format` for the format that a dataset has."""
     with needs("quadrat.batching.pack_dataset", "datasets"):
         import datasets
 
@@ -133,9 +132,9 @@ def _pack_bfd(examples: Any, seq_length: int, on_seq_length_overflow: str = "tru
     order, packs = packed(sizes[places], most, _core.FITS.BEST)
     places = places[order]
     bounds, ends = _bounds(sizes), _bounds(sizes[places])[packs]
-    made = [_list_array(column, ends, _values_at(column, bounds, places, int(ends[-1]))) for column in columns]
-    lengths = pa.array(sizes[places], columns[0].offsets.type)
-    made.append(pa.ListArray.from_arrays(pa.array(packs, pa.int32()), lengths))
+    values = [_values_at(column, bounds, places, int(ends[-1])) for column in columns]
+    made = [type(column).from_arrays(ends, items) for column, items in zip(columns, values, strict=True)]
+    made.append(pa.ListArray.from_arrays(packs, pa.array(sizes[places], columns[0].offsets.type)))
     return pa.Table.from_arrays(made, names=[*examples.column_names, "seq_lengths"])
 
 
@@ -148,7 +147,7 @@ def _pack_wrapped(examples: Any, seq_length: int) -> Any:
         raise ValueError(_UNEQUAL)
     values = [column.flatten() for column in columns]
     ends = np.append(np.arange(0, len(values[0]), min(seq_length, max(len(values[0]), 1))), len(values[0]))
-    made = [_list_array(column, ends, items) for column, items in zip(columns, values, strict=True)]
+    made = [type(column).from_arrays(ends, items) for column, items in zip(columns, values, strict=True)]
     return pa.Table.from_arrays(made, names=examples.column_names)
 
 
@@ -176,16 +175,8 @@ def _values_at(column: Any, bounds: IntArray, places: IntArray, total: int) -> A
 
     values = column.values.slice(column.offsets[0].as_py(), int(bounds[-1]))
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        return _list_array(column, bounds, values).take(pa.array(places)).flatten()
+        return type(column).from_arrays(bounds, values).take(pa.array(places)).flatten()
     return pa.array(copy_rows(values.to_numpy(), bounds, places, total))
-
-
-def _list_array(column: Any, bounds: IntArray, values: Any) -> Any:
-    """Values as lists of the kind that a column holds."""
-    import pyarrow as pa
-
-    width = np.int64 if pa.types.is_large_list(column.type) else np.int32
-    return type(column).from_arrays(pa.array(bounds.astype(width)), values)
 
 
 def _bounds(sizes: IntArray) -> IntArray:

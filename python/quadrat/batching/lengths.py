@@ -109,7 +109,6 @@ def lengths_of(given: Any) -> IntArray:
 
 
 def _of_other(dataset: Any, column: str) -> IntArray:
-    """The lengths of what is neither a list, nor a torch dataset, nor a table of pyarrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
@@ -173,7 +172,6 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
 
 
 def _reads_its_own_way(dataset: Any) -> bool:
-    """True if a `datasets.Dataset` is of a class that makes rows otherwise."""
     original = sys.modules["datasets"].Dataset
     reading = ("__getitem__", "_getitem", "__iter__")
     return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
@@ -250,10 +248,8 @@ def is_arrow(value: Any) -> bool:
 
 
 def _of_arrow(source: Any, column: str) -> IntArray:
-    if sys.modules.get("pyarrow") is None:
-        with needs("quadrat.lengths of Arrow data"):
-            import pyarrow  # noqa: F401
-    pa: Any = sys.modules["pyarrow"]
+    with needs("quadrat.lengths of Arrow data"):
+        import pyarrow as pa
     values = source if isinstance(source, (pa.Table, pa.Array, pa.ChunkedArray)) else _imported(source)
     if isinstance(values, pa.Table):
         try:

@@ -194,10 +194,7 @@ def with_shapes(
 
 def shown(plan: ShapePlan | None, cost: AttentionCost | None) -> dict[str, str]:
     """The entries of a state."""
-    return {
-        "shapes": "" if plan is None else str(plan.shapes),
-        "attention": "" if cost is None else str(cost),
-    }
+    return {"shapes": "" if plan is None else str(plan.shapes), "attention": "" if cost is None else str(cost)}
 
 
 def _require_padded(budget: Budget, attention: AttentionCost | None) -> None:
@@ -206,11 +203,7 @@ def _require_padded(budget: Budget, attention: AttentionCost | None) -> None:
 
 
 def _planned(
-    known: IntArray,
-    budget: Budget,
-    shapes: Any,
-    called: str = "multiple_of",
-    attention: AttentionCost | None = None,
+    known: IntArray, budget: Budget, shapes: Any, called: str = "multiple_of", attention: AttentionCost | None = None
 ) -> ShapePlan:
     budget.require(known, called)
     count, multiple, padded = number_below(shapes, "shapes", 1 << 32, 1), budget.multiple_of, budget.padded

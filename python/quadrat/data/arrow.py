@@ -222,8 +222,7 @@ def look_as(format_type: str, options: tuple[tuple[str, Any], ...], kind: pa.Dat
         return OBJECT
     column = pa.array([1, 0, 1]).cast(item)
     if item is not kind:
-        offsets = pa.array([0, 1, 3], pa.int64() if pa.types.is_large_list(kind) else pa.int32())
-        column = type(pa.array([], kind)).from_arrays(offsets, column)
+        column = type(pa.array([], kind)).from_arrays([0, 1, 3], column)
     probe = datasets.Dataset(pa.table({"column": column})).with_format(format_type, **dict(options))
     seen = original_getitem(probe, [0, 1])["column"][1]
     try:
@@ -286,17 +285,9 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
                 " an IterableDataset cannot be indexed by row"
             )
         chosen = dataset if columns is None else dataset.select_columns(list(columns))
-        super().__init__(
-            chosen._data,
-            info=chosen.info,
-            split=chosen.split,
-            indices_table=chosen._indices,
-            fingerprint=chosen._fingerprint,
-        )
-        self._format_type = chosen._format_type
-        self._format_kwargs = chosen._format_kwargs
-        self._format_columns = chosen._format_columns
-        self._output_all_columns = chosen._output_all_columns
+        super().__init__(chosen._data, chosen.info, chosen.split, chosen._indices, chosen._fingerprint)
+        for name in ("_format_type", "_format_kwargs", "_format_columns", "_output_all_columns"):
+            setattr(self, name, getattr(chosen, name))
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
         """The rows at `keys`, as `quadrat.input.rows.Rows`, a list for other code. Raises IndexError."""

@@ -170,9 +170,8 @@ def _packed(schema: pa.Schema, values: Mapping[str, Any], sizes: Any, offsets: A
 
 def _lists(values: Any, offsets: Any, like: pa.DataType) -> pa.Array:
     """Lists of one after the other of the values, whose type is that of the lists of another type."""
-    large = pa.types.is_large_list(like)
-    made = pa.LargeListArray if large else pa.ListArray
-    return made.from_arrays(pa.array(offsets, pa.int64() if large else pa.int32()), pa.array(values, like.value_type))
+    made = pa.LargeListArray if pa.types.is_large_list(like) else pa.ListArray
+    return made.from_arrays(offsets, pa.array(values, like.value_type))
 
 
 def _select(batch: Any, columns: list[str]) -> Any:
