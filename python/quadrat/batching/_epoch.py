@@ -86,10 +86,8 @@ class Resumable(WithEpoch):
 
         A new epoch begins with its first item, and an iterator that is being read goes on in its own. A stream calls
         the `set_epoch` of its dataset too, if there is one. A loader that accelerate has prepared sets the epoch
-        whenever it begins: call the loader's `set_epoch`, also before `load_state_dict`.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
+        whenever it begins: call the loader's `set_epoch`, also before `load_state_dict`. Raises TypeError or ValueError
+        unless it is below `2**32`.
         """
         before = self.epoch
         super().set_epoch(epoch)

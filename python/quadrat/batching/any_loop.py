@@ -42,13 +42,12 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         rows: a dataset with `len` and `[]`, a list of mappings with token ids, columns (a dict, a `pyarrow.Table` or
             other Arrow data), a `Ragged`; with a tokenizer also a list of texts, or of pairs of texts, which are
             tokenised once and cut at the tokenizer's `model_max_length`.
-        collator: makes a batch of rows: a collator of quadrat or transformers, or a function of a list of rows. A
-            `Ragged` is given to it as a `Ragged`, and other columns as rows that only quadrat reads without a copy. By
-            default a `DataCollatorWithPadding` of the tokenizer.
+        collator: a collator of quadrat or transformers, or a function of a list of rows, which gets a `Ragged` as a
+            `Ragged`. By default a `DataCollatorWithPadding` of the tokenizer.
         tokenizer: for texts, and for the default collator.
         max_tokens: the maximum number of tokens in a batch, padding included, or a function that returns it of the
-            lengths, `[rows]` (of each window, in `map_by_length`). "auto": those of 32 rows of mean length, and at
-            least those of the longest row.
+            lengths, `[rows]` (of a window). "auto": those of 32 rows of mean length, and at least those of the longest
+            row.
         column: the column whose lengths count.
         lengths: `[rows]` integers, by default the `quadrat.lengths` of `column`.
         max_batch_size: the maximum number of rows in a batch; by default as many as the budget allows.
@@ -138,9 +137,9 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
             outputs: one for each batch, in the order of iteration, all of one structure: an array or a tensor,
                 `[rows, ...]`; a `Ragged`; a list of one item for each row, whatever it is; or a mapping (a
                 `ModelOutput` too) or a tuple of these, nested to any depth.
-            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`.
-                Padding within a batch stays: to keep the tokens of each row only, have the model return
-                `quadrat.unpad(values, mask=batch["attention_mask"])`, a `Ragged`.
+            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`. To
+                keep the tokens of each row only, return `quadrat.unpad(values, mask=batch["attention_mask"])`, a
+                `Ragged`.
 
         Returns:
             The same structure for all rows, `[all rows, ...]`, on the device of the outputs.
@@ -191,22 +190,20 @@ def map_by_length(
 ) -> Any:
     """Call a function with batches of rows of similar length, and return what it returns in the order of the rows.
 
-    Rows that can be indexed are planned at once. The result is one object, and a terminal shows a progress bar once
-    this takes more than a second. Other rows (an iterator, a generator, an `IterableDataset`), which may be endless,
-    are read and planned in windows. The result is then an iterator of one item for each row, in order. If reading a row
-    fails, the rows before it come first. If the function fails or is interrupted, the next call of `next` goes on with
-    that batch.
-
-    Call it within `torch.inference_mode()`, and read an iterator's results there too.
+    Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
+    rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
+    is an iterator of one item for each row, in order. If reading a row fails, the rows before it come first. If the
+    function fails or is interrupted, `next` goes on with that batch. Read the results, too, within
+    `torch.inference_mode()`.
 
     Args:
-        function: of a batch. It returns an output for these rows, as `by_length.restore` takes it: move what you keep
-            to the host (`.cpu()`), if it is large.
+        function: of a batch. It returns an output for these rows, as `by_length.restore` takes it, if large on the
+            host.
         rows, collator, tokenizer, max_tokens: as for `by_length`.
         padding_value: as for `by_length.restore`.
         window: the number of rows that are read at once from an iterator.
-        options: more of `by_length`. With `world_size` and `rank`, each process gives the same rows, computes its share
-            and gets the results of all. An iterator has no `lengths`.
+        options: more of `by_length`. With several processes, each gives the same rows, and gets the results of all. An
+            iterator has no `lengths`.
 
     Returns:
         What `by_length.restore` returns; of an iterator, an iterator of its rows.

@@ -38,8 +38,8 @@ def lengths(
 ) -> IntArray:
     """Return the number of items in each row of a column: what the row takes in a batch, at least.
 
-    A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
-    behind an indices mapping. Other datasets are read once, item by item, with a progress bar on a terminal.
+    Those of a `datasets.Dataset` and other Arrow data come from the offsets of the lists, also behind an indices
+    mapping. Other datasets are read once, item by item, with a progress bar on a terminal.
 
     Args:
         dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
@@ -67,8 +67,6 @@ def lengths(
         >>> import quadrat
         >>> quadrat.lengths([{"input_ids": [5, 6, 7]}, {"input_ids": []}])
         array([3, 0])
-        >>> quadrat.lengths({"words": [["a"], ["b", "c"]]}, "words")
-        array([1, 2])
         >>> quadrat.lengths([{"input_ids": [5, 6, 0, 0], "attention_mask": [1, 1, 0, 0]}], trim=True)
         array([2])
         >>> quadrat.lengths([{"input_ids": [[5, 6, 7], [8]]}, {"input_ids": [[5], [6]]}], choices=True)

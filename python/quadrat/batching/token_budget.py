@@ -252,8 +252,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     def batches(self, epoch: int | None = None) -> Ragged:
         """All batches of an epoch, by default the current one, for this rank: row numbers, int64, one row per batch.
 
-        Raises:
-            TypeError, ValueError: unless the epoch is a whole number below `2**32`.
+        Raises TypeError or ValueError unless the epoch is a whole number below `2**32`.
 
         Examples:
             >>> import quadrat

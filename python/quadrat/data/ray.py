@@ -29,12 +29,10 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
 
         dataset.iter_torch_batches(batch_size=32, collate_fn=CollateFn(DataCollatorWithPadding(tokenizer)))
 
-    The batch is a plain dict of what the collator makes, which Ray moves to the device if all of it is tensors; with
-    `deferred=True` it is still made on the CPU, because Ray reads its tensors. Columns of tokens may be lists or
-    one-dimensional NumPy arrays. Tensors of more dimensions, for example images, reach the collator as nested lists.
-
-    Ray calls it from `prefetch_batches` threads, and it calls the collator from one thread at a time. With several
-    threads, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
+    The batch is a plain dict, which Ray moves to the device if all of it is tensors; with `deferred=True` it is still
+    made on the CPU. Columns of tokens may be lists or one-dimensional NumPy arrays; tensors of more dimensions, for
+    example images, reach the collator as nested lists. It is called from one thread at a time: with several
+    `prefetch_batches`, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
 
     Args:
         collator: one of quadrat's collators, or any callable that takes a `pyarrow.Table`.
