@@ -18,10 +18,7 @@ ROWS, GROUPS = 0, 1  # streams of `random_order`; higher ones are for rows that 
 
 
 class SharedEpoch:
-    """A number below 2**32 in shared memory; a copy, or a pickle on disk, has its own.
-
-    Running workers see changes, forked and spawned ones, with `persistent_workers` too.
-    """
+    """A number below 2**32 in shared memory, which running workers see change; a copy or a pickle has its own."""
 
     def __init__(self, epoch: int = 0, cell: Any = None) -> None:
         self._cell = RawArray("I", (epoch, 0)) if cell is None else cell
@@ -58,17 +55,13 @@ class WithEpoch:
 
 
 class Resumable(WithEpoch):
-    """The base of iterables that go on where a state was taken.
-
-    A position is a dict with "epoch". It is that of the iterator that was read last, which goes on in its own epoch.
-    """
+    """Iterables that go on where a state was taken: at a position, a dict with "epoch", of the iterator read last."""
 
     _IS: str  # what an error message calls it
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        """settings: what the items depend on besides the position."""
         super().__init__()
-        self._settings = settings
+        self._settings = settings  # what the items depend on besides the position
         # None: the start of the current epoch. A position is not edited: another thread may be reading it.
         self._at: Mapping[str, Any] | None = None
         self._resumes = False

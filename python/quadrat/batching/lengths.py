@@ -133,10 +133,8 @@ def _of_other(dataset: Any, column: str) -> IntArray:
 def measure(
     chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
 ) -> IntArray:
-    """The lengths of `count` items, in lists that nobody else holds: of mappings, their values in a column.
-
-    `bare`: whether rows may come without a mapping around them. `values`: whether no item has a mapping around it.
-    """
+    """The lengths of items in lists that nobody else holds, or of their values in a column."""
+    # bare: rows may come without a mapping around them; values: none has one.
     found, first = np.empty(count, np.int64), 0
     name, bare = (None, True) if values else (column, bare)
     known = interop()

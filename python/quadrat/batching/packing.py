@@ -130,10 +130,8 @@ class Packing(NamedTuple):
         return cls(length, strategy, overlong, found, most)
 
     def packs(self, lengths: IntArray, order: tuple[int, int] | None = None) -> Packs:
-        """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long.
-
-        order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
-        """
+        """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long."""
+        # order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
         require_rows(lengths, "pack")
         moved, counts = None, self.counts
         if counts is not None and len(counts) != len(lengths):

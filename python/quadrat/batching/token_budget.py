@@ -42,11 +42,8 @@ def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int
 def usual_sampler(
     lengths: Any, batch_size: int, *, batches_of_a_step: int = 1, **options: Any
 ) -> TokenBudgetBatchSampler:
-    """A sampler with as many steps as batches of `batch_size` rows take, or up to 5 % more or fewer.
-
-    Its budget has room for the longest row and for `batch_size` rows of mean length. If no such budget gives this
-    number of steps (one row is far longer than the others, or batches are small), `max_batch_size` is set too.
-    """
+    """A sampler with as many steps as batches of `batch_size` rows take, or up to 5 % more or fewer."""
+    # Where no budget gives this number (one row is far longer than others), the rows of a batch are limited too.
     found = lengths_of(lengths)
     require_rows(found, "batch")
     multiple: int = options.get("multiple_of", 1)

@@ -22,11 +22,8 @@ _COUNTED = "labels of masked tokens are not -100: they count in the loss, and tr
 
 
 def in_batches(parts: Iterable[Sequence[Any]], *, choices: bool) -> IntArray:
-    """The tokens that each row takes in a batch: with all its choices, and without the padding that is stored with it.
-
-    Each part has rows, and with them their masks and labels if padding is to be left out: lists, Arrow arrays of lists,
-    or None. Raises TypeError for rows that do not hold numbers, and ValueError where these do not fit.
-    """
+    """The tokens that each row takes in a batch: with all choices, without padding. Raises TypeError, ValueError."""
+    # A part: rows, and their masks and labels if padding is to be left out, as lists or Arrow arrays of lists, or None.
     found, counts, first = [np.empty((3, 0), np.int64)], [np.empty(0, np.int64)], 0
     for columns in parts:
         rows, *others = columns
@@ -49,7 +46,6 @@ def in_batches(parts: Iterable[Sequence[Any]], *, choices: bool) -> IntArray:
 
 
 def _choices_in(examples: Any) -> Any:
-    """The choices of all examples, one after the other."""
     return examples.flatten() if hasattr(examples, "value_lengths") else [*chain.from_iterable(examples)]
 
 
@@ -107,11 +103,8 @@ def span_of(mask: Any, multiple_of: int | None = None) -> slice:
 
 
 def trimmed(batch: Any, multiple_of: int | None = None, apart: Iterable[str] = ()) -> Any:
-    """The batch, whose outputs lose the columns at the sides that are masked in every row.
-
-    The width stays a multiple of `multiple_of`. `apart`: outputs whose columns are not those of the tokens. A batch
-    without a mask stays as it is, and one in which labels of such columns count.
-    """
+    """The batch without the columns at its sides that are masked in every row."""
+    # apart: outputs whose columns are not those of the tokens, as those of a decoder are not.
     mask = batch.get(MASK) if isinstance(batch, MutableMapping) else None
     shape = shape_of(mask)
     if len(shape) < 2 or shape != (shape_of(batch.get(MAIN)) or shape[:2]):

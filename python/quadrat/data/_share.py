@@ -38,10 +38,7 @@ class Reader(NamedTuple):
 
 
 class Share:
-    """Reads the rows of one share, each once, from a position on: what `position()` returned, or more.
-
-    `shards_itself`: whether the dataset gives each process rows of its own.
-    """
+    """Reads the rows of one share, each once, from a position on: what `position()` returned, or more."""
 
     def __init__(
         self, dataset: Any, reader: Reader, epoch: int, shards_itself: bool, position: Mapping[str, Any]
@@ -116,7 +113,6 @@ def require_rows(dataset: Any) -> None:
 
 
 def _makes_rows(dataset: Any) -> bool:
-    """True if a dataset is a function that returns an iterator."""
     return callable(dataset) and not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
 

@@ -80,10 +80,7 @@ class StreamOptions(NamedTuple):
 
 
 class StreamedDataset(Resumable, _Base):
-    """The base of `BatchedStream` and `PackedStream`: an item is a group of rows of one window.
-
-    A window is the next `window` rows of the stream, after the rows held back, once, from the window before.
-    """
+    """The base of `BatchedStream` and `PackedStream`: an item is a group of rows of a window, or held back before."""
 
     _IS = "stream"
     _OVERLONG: tuple[str, ...]

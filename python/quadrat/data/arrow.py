@@ -55,10 +55,7 @@ _READERS = {format_type: _readers(format_type) for format_type in (None, "python
 
 
 def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str | None) -> bool:
-    """True if `datasets` itself reads the rows, in a format known here, and nothing that was put in its place.
-
-    `getitem`: what the dataset's `__getitem__` may be besides `original_getitem`.
-    """
+    """True if `datasets` itself reads the rows, in a known format; `getitem`: a `__getitem__` that may be there."""
     own, attributes = type(dataset), vars(dataset)
     return (
         (own.__getitem__ is getitem or own.__getitem__ is original_getitem)
@@ -70,10 +67,7 @@ def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str 
 
 
 class StoredRows:
-    """The rows of a dataset, which is left as it is, as long as its state is the one it had.
-
-    `formatted`: whether rows are to other code what its format says, and not Python's numbers and lists.
-    """
+    """The rows of a dataset while its state is the one it had; `formatted`: other code sees them in its format."""
 
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
         self._state = tuple(getattr(dataset, name) for name in _STATE)

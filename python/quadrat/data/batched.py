@@ -67,12 +67,12 @@ class BatchedDataset(GroupedDataset):
                     "the sampler gives the batches of one rank only, and accelerate would divide them again: "
                     "give it rank=None"
                 )
-        elif not isinstance(sampler, Ragged):
-            rows = [list(batch) for batch in sampler]
-            sampler = Ragged.from_rows(rows) if rows else Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
-        self.sampler = sampler
-        if isinstance(sampler, Ragged):
+        else:
+            if not isinstance(sampler, Ragged):
+                rows = [list(batch) for batch in sampler]
+                sampler = Ragged.from_rows(rows) if rows else Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
             self._check(sampler)
+        self.sampler = sampler
 
     def _check(self, batches: Ragged) -> None:
         values, sizes = as_numpy(batches.values, "row numbers"), as_numpy(batches.lengths, "lengths")

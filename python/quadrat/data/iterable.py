@@ -66,8 +66,6 @@ def _dicts_of(key: Any, table: pa.Table, first: int, count: int, read: _Read) ->
 
 
 class _InArrow:
-    """Gives rows of tables that stay in Arrow."""
-
     wanted: list[int] | None = None  # how many rows come next as one `LazyTable`, at most; None: rows come one by one
     _decodes = False  # whether values are decoded
     # The schema of the last table, whether Python has all its types, and whether values do not depend on other rows.
@@ -149,10 +147,7 @@ class _ArrowRows(_InArrow, _Arrow):  # type: ignore[misc]
 
 
 class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
-    """The rows of tables, cast to features, which `datasets` takes one by one from a `RebatchedArrowExamplesIterable`.
-
-    The state of that names a place before a table, and how many rows were given since.
-    """
+    """The rows of tables, cast to features; the state names a place before a table, and how many were given since."""
 
     def __iter__(self) -> _Examples:
         state, tables = self.ex_iterable._state_dict, self.ex_iterable.ex_iterable
@@ -216,10 +211,7 @@ def _as(cls: type, examples: Any, wanted: list[int] | None = None) -> Any:
 
 
 def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
-    """Examples as `IterableDataset` iterates over them, with rows that stay in Arrow where they can.
-
-    With `wanted`, a list that holds one number, an example may be a `LazyTable` that is at most so many rows.
-    """
+    """Examples whose rows stay in Arrow where they can; `wanted`: how many may come as one `LazyTable`, in a list."""
     if type(examples) is _Formatted:
         inner = examples.ex_iterable
         plain = not examples.formatting and type(inner) is _Rebatched and inner.batch_size == 1

@@ -138,10 +138,7 @@ class PackBlocks:
 
 
 def without_tensor_types(table: pa.Table) -> pa.Table:
-    """`table`, with lists for columns of Ray's tensor types and of Arrow's.
-
-    Of one dimension, the numbers are left where they are; tensors of more become nested lists, made one by one.
-    """
+    """`table`, with lists for columns of Ray's tensor types and of Arrow's; nested ones are made one by one."""
     for position, field in enumerate(table.schema):
         kind, column = field.type, table.column(position)
         name = getattr(kind, "extension_name", None)
