@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.batching import dataset_packing as module
+from quadrat.batching import packing as module
 
 pytestmark = pytest.mark.same_everywhere
 

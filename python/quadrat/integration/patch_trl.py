@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from quadrat.batching.dataset_packing import pack_dataset
+from quadrat.batching.packing import pack_dataset
 from quadrat.check.packing_check import warn_if_rows_mix
 from quadrat.integration.switch import Patch, Swap, Switch, followed_by
 from quadrat.support.extras import needs
