@@ -193,12 +193,13 @@ def map_by_length(
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
     is an iterator of one item for each row, in order. If reading a row fails, the rows before it come first. If the
-    function fails or is interrupted, `next` goes on with that batch. Read the results, too, within
-    `torch.inference_mode()`.
+    function fails or is interrupted, `next` goes on with that batch.
+
+    Call it, and read an iterator's results, within `torch.inference_mode()`.
 
     Args:
-        function: of a batch. It returns an output for these rows, as `by_length.restore` takes it, if large on the
-            host.
+        function: of a batch. It returns an output for these rows, as `by_length.restore` takes it; keep large ones in
+            host memory (`.cpu()`).
         rows, collator, tokenizer, max_tokens: as for `by_length`.
         padding_value: as for `by_length.restore`.
         window: the number of rows that are read at once from an iterator.
