@@ -174,10 +174,7 @@ def _reads_its_own_way(dataset: Any) -> bool:
 
 
 def _of_items(dataset: Any, column: str) -> IntArray:
-    count = len(dataset)
-    if count > _ITEMS:
-        return measure(_items(dataset, count), count, column)
-    return measure([[dataset[row] for row in range(count)]], count, column)
+    return measure(_items(dataset, len(dataset)), len(dataset), column)
 
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
