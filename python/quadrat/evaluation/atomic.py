@@ -9,15 +9,12 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# Whether one thread at a time runs Python: then nothing comes between two lines that call nothing.
+# Whether one thread at a time runs Python: then nothing comes between two lines that call nothing, lock or not.
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Atomic:
-    """Base class: `_held` is replaced as a whole or not at all, by one thread at a time.
-
-    What replaces it without a call since it looked at it needs neither `_change` nor a lock, if there is a GIL.
-    """
+    """Base class: `_held` is replaced as a whole or not at all, by one thread at a time."""
 
     _held: Any
     _changing = False

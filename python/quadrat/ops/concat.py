@@ -178,6 +178,37 @@ class _Leaf(NamedTuple):
     def copied(self) -> _Leaf:
         return self._replace(store=self.store.copy(self.number))
 
+    def fits(self, part: Any) -> bool:
+        if type(part) is not np.ndarray or part.dtype.hasobject or (part.ndim < 2) != (self.model.ndim < 2):
+            return False
+        return part.shape[2:] == self.model.shape[2:] and self.promoted(part) is not None
+
+    def promoted(self, array: Any) -> Any:
+        """The dtype of an array below these: promoted where it is as wide, else that of the first; None for none."""
+        if array.dtype == self.model.dtype or (array.ndim > 1 and array.shape[1] != self.width):
+            return self.model.dtype
+        try:
+            return np.promote_types(self.model.dtype, array.dtype)
+        except TypeError:
+            return None
+
+    def plus_promoted(self, array: Any) -> _Leaf:
+        dtype, leaf = self.promoted(array), self
+        if dtype != self.model.dtype:
+            values, model = self.tokens().astype(dtype), self.model.astype(dtype)
+            store = self.store.retyped(self.number, address_of(values), bytes_per_token(model, 2))
+            leaf = self._replace(model=model, store=store)
+        return leaf.plus(array.astype(dtype, copy=False))
+
+    def ragged_or_array(self) -> Any:
+        values = self.tokens()
+        if self.model.ndim < 2:
+            return values
+        rows, widths = self.shapes()
+        offsets = np.zeros(int(rows.sum()) + 1, np.int64)
+        np.cumsum(np.repeat(widths, rows), out=offsets[1:])
+        return Ragged(values, tensor_or_array(offsets, values))
+
 
 class Grown(NamedTuple):
     """Batches whose likenesses can be joined, in host memory."""
@@ -229,21 +260,17 @@ class GrownRagged(NamedTuple):
                 leaf.store.append_rows(0, address_of(values), address_of(widths), len(widths))
                 leaves.append(leaf._replace(number=len(widths), width=part.max_length))
             elif type(part) is np.ndarray and not part.dtype.hasobject:
-                leaves.append(_Leaf.of(part).plus(part.reshape(1) if part.ndim == 0 else part))
+                leaves.append(_Leaf.of(part).plus(np.atleast_1d(part)))
             else:
                 raise TypeError(f"a batch must consist of arrays; this is {type(part).__name__}")
         return cls(tree_map(lambda _: None, batch), leaves)
 
     def plus(self, batch: Any) -> GrownRagged | None:
         """These and one more; None where dimensions, types or keys differ from those before."""
-        parts, leaves = leaves_like(self.model, batch), []
-        if parts is None or not all(map(_fits, self.leaves, parts)):
+        parts = leaves_like(self.model, batch)
+        if parts is None or not all(map(_Leaf.fits, self.leaves, parts)):
             return None
-        for leaf, part in zip(self.leaves, parts, strict=True):
-            array = part.reshape(1) if part.ndim == 0 else part
-            dtype = _promoted(leaf, array)
-            leaves.append(_of_dtype(leaf, dtype).plus(array.astype(dtype, copy=False)))
-        return self._replace(leaves=leaves)
+        return self._replace(leaves=list(map(_Leaf.plus_promoted, self.leaves, map(np.atleast_1d, parts))))
 
     def none(self) -> Any:
         """These without a row."""
@@ -253,39 +280,5 @@ class GrownRagged(NamedTuple):
 
     def whole(self) -> Any:
         """All batches as one: each row is as wide as its array was."""
-        values = map(_ragged_or_array, self.leaves)
+        values = map(_Leaf.ragged_or_array, self.leaves)
         return tree_map(lambda _: next(values), self.model)
-
-
-def _fits(leaf: _Leaf, part: Any) -> bool:
-    if type(part) is not np.ndarray or part.dtype.hasobject or (part.ndim < 2) != (leaf.model.ndim < 2):
-        return False
-    return part.shape[2:] == leaf.model.shape[2:] and _promoted(leaf, part) is not None
-
-
-def _promoted(leaf: _Leaf, array: Any) -> Any:
-    """The dtype of an array below others: promoted where it is as wide, else that of the first; None for none."""
-    if array.dtype == leaf.model.dtype or (array.ndim > 1 and array.shape[1] != leaf.width):
-        return leaf.model.dtype
-    try:
-        return np.promote_types(leaf.model.dtype, array.dtype)
-    except TypeError:
-        return None
-
-
-def _of_dtype(leaf: _Leaf, dtype: Any) -> _Leaf:
-    if dtype == leaf.model.dtype:
-        return leaf
-    values, model = leaf.tokens().astype(dtype), leaf.model.astype(dtype)
-    store = leaf.store.retyped(leaf.number, address_of(values), bytes_per_token(model, 2))
-    return leaf._replace(model=model, store=store)
-
-
-def _ragged_or_array(leaf: _Leaf) -> Any:
-    values = leaf.tokens()
-    if leaf.model.ndim < 2:
-        return values
-    rows, widths = leaf.shapes()
-    offsets = np.zeros(int(rows.sum()) + 1, np.int64)
-    np.cumsum(np.repeat(widths, rows), out=offsets[1:])
-    return Ragged(values, tensor_or_array(offsets, values))

@@ -76,16 +76,12 @@ def flatten(
     """Join rows into one sequence, and return where each row begins.
 
     Args:
-        rows: a `Ragged`, an Arrow array of lists, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one
-            kind of number. Tensors may be on a GPU; the call then waits for the offsets of a `Ragged`, unless they came
-            from the CPU.
+        rows: as for `quadrat.pad`. On a GPU the call waits for offsets of a `Ragged`, unless they came from the CPU.
         position_ids_start: the position of the first token of each row.
         pad_to_multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to
             no row: `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the
             last token, so that code that detects rows by restarting positions does not count the padding as a row.
-        padding_value: the value of the padding; it must fit the dtype.
-        dtype: the NumPy or torch dtype of the values; by default that of the rows, int64 or float64 for Python numbers.
-        return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
+        padding_value, dtype, return_tensors: as for `quadrat.pad`.
         align_to: pad each row to a multiple of this, as `quadrat.varlen.align` does: 2 x the context-parallel size, 16
             for FP8. `pad_to_multiple_of` must be a multiple of it; what it or `total_length` adds belongs to the last
             row.

@@ -1,12 +1,7 @@
-"""quadrat's functions as operators of torch: `pad`, `unpad`, `flatten`, `mask_tokens`, `take_tokens`,
-`put_tokens` and `mask_layout` of `torch.ops.quadrat`.
+"""`torch.ops.quadrat`: quadrat's functions as operators of torch 2.4 or later, for `torch.compile`, with derivatives.
 
-Importing this module registers them, for the CPU and for CUDA, with the shapes and dtypes that `torch.compile` needs,
-and with derivatives: `pad` and `unpad` are each the derivative of the other, and so are `take_tokens` and `put_tokens`.
-It needs torch 2.4 or later.
-
-Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut. Checks that need no
-tensor values run both when an operator runs and when `torch.compile` asks for shapes.
+Importing this module registers them. Sizes are arguments, so that no operator waits for a GPU; there, rows that do not
+fit are cut. Checks that need no tensor values run both when an operator runs and when `torch.compile` asks for shapes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The functions of `flash_attn.bert_padding`: their names, arguments and results, in one pass.
+"""The functions of `flash_attn.bert_padding`, in one pass, with one wait for a GPU at most.
 
-On a GPU each function waits at most once, for sizes. All have gradients, of any order, and compile without graph
-breaks.
+All have gradients, of any order, and compile without graph breaks.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.ragged.take import copy_rows
 from quadrat.support.arrays import require_array
 from quadrat.support.tensors import is_tensor, on_gpu
-
-if TYPE_CHECKING:
-    import torch
 
 Column = TypeVar("Column")
 
@@ -70,7 +67,7 @@ class _Slicer:
     def __init__(self, cu_seqlens: Any, columns: list[Any], cp_size: int, cp_rank: int, dim: int) -> None:
         self._dim, chunks = dim, 2 * cp_size
         total = min((column.shape[dim] for column in columns), default=2**62)
-        self._index: torch.Tensor | None = None  # of the tokens, once it is needed
+        self._index: Any = None  # of the tokens, once it is needed
         if on_gpu(cu_seqlens):
             require_offsets(cu_seqlens)
             self._on_gpu(cu_seqlens.detach().long(), total, chunks, cp_rank)
@@ -92,13 +89,12 @@ class _Slicer:
     def _on_gpu(self, bounds: Any, total: int, chunks: int, rank: int) -> None:
         import torch
 
+        if total % chunks:
+            raise ValueError(f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: use quadrat.varlen.align")
         chunk = bounds.diff() // chunks
         starts = torch.cat([chunk.new_zeros(1), (2 * chunk).cumsum(0)])
         # Sequences fill the columns: the number of their tokens is known without waiting.
-        tokens = total // chunks * 2
-        if total % chunks:
-            raise ValueError(f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: use quadrat.varlen.align")
-        places = torch.arange(tokens, device=bounds.device)
+        places = torch.arange(total // chunks * 2, device=bounds.device)
         sequence = torch.searchsorted(starts[1:], places, right=True).clamp(max=max(0, len(chunk) - 1))
         within, size = places - starts[sequence], chunk[sequence]
         skipped = torch.where(within < size, rank * size, (chunks - 2 - rank) * size)
