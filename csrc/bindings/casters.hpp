@@ -46,6 +46,16 @@ inline py::object taken(PyObject* made) {
     return py::reinterpret_steal<py::object>(made);
 }
 
+// What a capsule of this name holds.
+template <typename T>
+T* pointer_in(const py::object& capsule, const char* name) {
+    void* const pointer = PyCapsule_GetPointer(capsule.ptr(), name);
+    if (pointer == nullptr) {
+        throw py::error_already_set();
+    }
+    return static_cast<T*>(pointer);
+}
+
 // The parts of an error's text, put together; numbers are written out.
 template <typename... Parts>
 std::string message(const Parts&... parts) {

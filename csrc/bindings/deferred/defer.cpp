@@ -6,7 +6,6 @@
 
 #include "../input/python_number.hpp"
 #include "../labels/labels.hpp"
-#include "../plan/execute.hpp"
 
 namespace quadrat {
 namespace {
@@ -99,9 +98,7 @@ public:
 private:
     Allocation allocate_to_send(const Interop& interop) const {
         BatchMemory memory(interop, Framework::torch);
-        if (memory.shares()) {
-            memory.expect({{size_}, Kind::uint8});
-        }
+        memory.expect({{size_}, Kind::uint8});
         return memory.take({{size_}, Kind::uint8});
     }
 

@@ -1,8 +1,7 @@
 // A deferred batch: what its outputs are made of, in one buffer, and where; they are made on the device it goes to.
 #pragma once
 
-#include "../input/columns.hpp"
-#include "../plan/plan.hpp"
+#include "../plan/execute.hpp"
 
 namespace quadrat {
 

@@ -19,7 +19,6 @@
 #include "../../kernels/watch.hpp"
 #include "../classes.hpp"
 #include "../input/python_number.hpp"
-#include "../input/view.hpp"
 #include "../input/walk.hpp"
 
 namespace quadrat {

@@ -67,11 +67,7 @@ void add_array(const arrow::Schema& schema, const arrow::Array& array, const arr
 
 template <typename T>
 T* unpack(const py::object& capsule, const char* name) {
-    void* const pointer = PyCapsule_GetPointer(capsule.ptr(), name);
-    if (pointer == nullptr) {
-        throw py::error_already_set();
-    }
-    auto* const held = static_cast<T*>(pointer);
+    auto* const held = pointer_in<T>(capsule, name);
     if (held->release == nullptr) {
         throw py::value_error("the Arrow capsule was used before: ask for a new one");
     }
@@ -201,9 +197,12 @@ void register_arrow(py::module_& m) {
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; })
         .def_property_readonly("kind", [](const FlatColumn& self) -> py::object {
-            const bool lists = self.type().layout == Layout::list;
-            const FlatType* const item = lists ? innermost(self.type()) : nullptr;
-            return lists && item->layout == Layout::number ? py::cast(item->kind) : py::object(py::none());
+            const FlatType* item = &self.type();  // of lists, and lists in them
+            while (item->layout == Layout::list) {
+                item = item->item.get();
+            }
+            const bool numbers = item->layout == Layout::number && item != &self.type();
+            return numbers ? py::cast(item->kind) : py::object(py::none());
         });
     m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");
     m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "tokens"_a, "offsets"_a, "rows"_a, "keep"_a,

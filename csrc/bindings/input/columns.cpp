@@ -4,6 +4,7 @@
 #include <pybind11/critical_section.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "../../kernels/convert.hpp"
@@ -12,7 +13,6 @@
 #include "../../kernels/prefetch.hpp"
 #include "../../kernels/stream.hpp"
 #include "python_number.hpp"
-#include "view.hpp"
 
 namespace quadrat {
 namespace {
@@ -118,6 +118,24 @@ Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
     return copy_rows({&row, 1}, {&first, 1}, kind, out, 1);
 }
 
+// Where rows of these lengths begin in a padded output, in elements: start[lengths.size()].
+Status place_padded(const std::vector<std::int64_t>& lengths, std::int64_t width, std::int64_t inner, Side side,
+                    std::int64_t* start) {
+    const auto count = static_cast<std::int64_t>(lengths.size());
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 16;
+    if (width < 0 || (count > 0 && width > most / count / std::max<std::int64_t>(inner, 1))) {
+        return {Code::bad_argument};
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t length = lengths[static_cast<std::size_t>(i)];
+        if (length > width) {
+            return {Code::row_too_long, i};
+        }
+        start[i] = padded_start(i, length, width, side) * inner;
+    }
+    return {};
+}
+
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
 constexpr std::uint32_t row_forms = form_list | form_tuple | form_array | form_tensor | form_deep | form_derived;
@@ -165,58 +183,37 @@ bool Columns::steps_forward(std::size_t index) const {
 Status Columns::pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side,
                     const py::handle& value) const {
     const Column& column = at(index);
-    const auto count = static_cast<std::int64_t>(column.rows.size());
     if (!only(column, row_forms)) {
         return {Code::wrong_type};
     }
-    if (width < 0 || (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count /
-                                               std::max<std::int64_t>(column.inner, 1))) {
-        return {Code::bad_argument};
-    }
-    std::vector<std::int64_t> start(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t length = column.lengths[static_cast<std::size_t>(i)];
-        if (length > width) {
-            return {Code::row_too_long, i};
-        }
-        start[static_cast<std::size_t>(i)] = padded_start(i, length, width, side) * column.inner;
-    }
+    std::vector<std::int64_t> start(column.lengths.size());
+    Status status = place_padded(column.lengths, width, column.inner, side, start.data());
     std::uint64_t fill = 0;
     const bool gaps = column.min_length < width;
-    if (gaps && !decode_number(value.ptr(), kind, &fill)) {
+    if (status && gaps && !decode_number(value.ptr(), kind, &fill)) {
         return {Code::out_of_range};
     }
-    Status status = copy(column, {start.data(), count}, kind, out, count * width * column.inner);
-    if (status && gaps) {
-        status = fill_gaps(column.all_lengths(), width, column.inner, side, kind, &fill, out);
-    }
-    return status;
+    status = status ? copy(column, span_of(start), kind, out, count(index) * width * column.inner) : status;
+    return status && gaps ? fill_gaps(column.all_lengths(), width, column.inner, side, kind, &fill, out) : status;
 }
 
 Status Columns::pad_joined(std::size_t first, std::size_t second, Address out, Kind kind, std::int64_t width,
                            const py::handle& value) const {
     const std::vector<std::int64_t>&one = at(first).lengths, &two = at(second).lengths;
-    const auto count = static_cast<std::int64_t>(one.size());
-    if (one.size() != two.size() || width < 0 ||
-        (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count)) {
+    if (one.size() != two.size()) {
         return {Code::bad_argument};
     }
-    std::vector<std::int64_t> start(one.size()), middle(one.size()), lengths(one.size());
-    for (std::size_t i = 0; i < one.size(); ++i) {
-        lengths[i] = one[i] + two[i];
-        if (lengths[i] > width) {
-            return {Code::row_too_long, static_cast<std::int64_t>(i)};
-        }
-        start[i] = static_cast<std::int64_t>(i) * width;
-        middle[i] = start[i] + one[i];
-    }
+    std::vector<std::int64_t> start(one.size()), lengths(one.size());
+    std::transform(one.begin(), one.end(), two.begin(), lengths.begin(), std::plus<>());
+    Status status = place_padded(lengths, width, 1, Side::right, start.data());
     std::uint64_t fill = 0;
-    if (!decode_number(value.ptr(), kind, &fill)) {
+    if (status && !decode_number(value.ptr(), kind, &fill)) {
         return {Code::out_of_range};
     }
-    Status status = place(first, {start.data(), count}, out, kind, count * width);
-    status = status ? place(second, {middle.data(), count}, out, kind, count * width) : status;
-    return status ? fill_gaps({lengths.data(), count}, width, 1, Side::right, kind, &fill, out) : status;
+    status = status ? place(first, span_of(start), out, kind, count(first) * width) : status;
+    std::transform(start.begin(), start.end(), one.begin(), start.begin(), std::plus<>());
+    status = status ? place(second, span_of(start), out, kind, count(first) * width) : status;
+    return status ? fill_gaps(span_of(lengths), width, 1, Side::right, kind, &fill, out) : status;
 }
 
 Status Columns::flatten(std::size_t index, Address out, Kind kind, std::int64_t out_size) const {

@@ -32,15 +32,6 @@ struct FlatArray {
     std::shared_ptr<const FlatArray> items;  // of lists
 };
 
-// What lists, and lists in them, are of.
-inline const FlatType* innermost(const FlatType& type) {
-    const FlatType* item = &type;
-    while (item->layout == FlatType::Layout::list) {
-        item = item->item.get();
-    }
-    return item;
-}
-
 // Whether `count` bits from the first on are all 1.
 bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count);
 

@@ -4,7 +4,6 @@
 
 #include "../../kernels/copy_rows.hpp"
 #include "table.hpp"
-#include "view.hpp"
 #include "walk.hpp"
 
 namespace quadrat {
@@ -242,11 +241,10 @@ bool collect_columns(const py::object& features, const py::object& names, const 
 std::int64_t collect_choices(const py::object& features, const py::object& plain, const py::object& main,
                              const Interop& interop, py::tuple* keys, Columns* columns) {
     const TableRows* const table = table_rows(features);
-    const bool readable = table != nullptr ? table->size() > 0 && table->has(main)
-                                           : is_sequence(features) && PySequence_Size(features.ptr()) > 0;
-    const py::object names = !readable          ? py::none()
-                             : table != nullptr ? py::object(table->table().names())
-                                                : first_keys(features, interop);
+    if (table != nullptr ? table->size() == 0 || !table->has(main) : !is_sequence(features)) {
+        return 0;
+    }
+    const py::object names = table != nullptr ? py::object(table->table().names()) : first_keys(features, interop);
     if (names.is_none()) {
         return 0;
     }
@@ -257,8 +255,7 @@ std::int64_t collect_choices(const py::object& features, const py::object& plain
     } else if (const py::object dict = PlainDicts(interop).dict_of(item_of(features.ptr(), 0))) {
         first = Walk::lookup(dict, main.ptr());
     }
-    const bool rows = first && (PyList_CheckExact(first.ptr()) || PyTuple_CheckExact(first.ptr()));
-    const Py_ssize_t choices = rows ? PySequence_Size(first.ptr()) : 0;
+    const Py_ssize_t choices = first && is_sequence(first) ? PySequence_Size(first.ptr()) : 0;
     return collect_nested(features, *keys, plain, choices, interop, columns) ? choices : 0;
 }
 

@@ -89,11 +89,7 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
     if (exchange.is_none()) {
         return;
     }
-    const void* const pointer = PyCapsule_GetPointer(exchange.ptr(), dlpack::capsule_name);
-    if (pointer == nullptr) {
-        throw py::error_already_set();
-    }
-    const auto* const api = static_cast<const dlpack::ExchangeApi*>(pointer);
+    const auto* const api = pointer_in<dlpack::ExchangeApi>(exchange, dlpack::capsule_name);
     // Another major version may order its fields otherwise: then the slower way serves.
     if (api->header.version.major == dlpack::abi_major && api->view_of_object != nullptr &&
         api->tensor_to_object != nullptr) {

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "columns.hpp"
-#include "view.hpp"
 #include "walk.hpp"
 
 namespace quadrat {

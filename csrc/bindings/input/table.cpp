@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "../classes.hpp"
-#include "view.hpp"
 
 namespace quadrat {
 namespace {
@@ -291,14 +290,12 @@ void register_table(py::module_& m) {
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size)
         .def(
-            "row", [](const Table& self, std::int64_t key) { return self.row(in_range(key, self.size())); }, "key"_a)
-        .def(
             "row",
-            [](const Table& self, std::int64_t key, const FlatColumn& mapping) {
-                const std::int64_t place = looked_up(mapping, in_range(key, mapping.size()));
+            [](const Table& self, std::int64_t key, const FlatColumn* mapping) {
+                const auto place = mapping != nullptr ? looked_up(*mapping, in_range(key, mapping->size())) : key;
                 return self.row(in_range(place, self.size()));
             },
-            "key"_a, "mapping"_a);
+            "key"_a, "mapping"_a = py::none());
     bind_class<TableRows>(m, "TableRows")
         .def(py::init<py::object, const py::object&, const FlatColumn*>(), "table"_a, "keys"_a = py::none(),
              "mapping"_a = py::none())

@@ -1,8 +1,6 @@
 // Features to values, level by level.
 #include "walk.hpp"
 
-#include "view.hpp"
-
 namespace quadrat {
 namespace {
 

@@ -91,11 +91,7 @@ void Engine::keep() {
 
 LockedBits::LockedBits(const py::object& generator)
     : owner_(generator.attr("_bit_generator")), lock_(owner_.attr("lock")), release_(lock_.attr("release")) {
-    const py::object capsule = owner_.attr("capsule");
-    bits_ = static_cast<const rng::BitGenerator*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
-    if (bits_ == nullptr) {
-        throw py::error_already_set();
-    }
+    bits_ = pointer_in<rng::BitGenerator>(owner_.attr("capsule"), "BitGenerator");
     lock_.attr("acquire")();
 }
 

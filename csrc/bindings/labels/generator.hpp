@@ -3,8 +3,6 @@
 
 #include <pybind11/critical_section.h>
 
-#include <optional>
-
 #include "../../kernels/rng/draws.hpp"
 #include "../casters.hpp"
 
@@ -84,35 +82,6 @@ auto with_draws(GeneratorType type, const py::object& generator, bool every_word
     const LockedBits locked(generator);
     const auto draws = rng::numpy_draws(locked.bits(), locked.known(), type == GeneratorType::numpy_legacy, every_word);
     return draw(*draws);
-}
-
-// The same in two parts, draw(Draws&) only where choose(IntegerDraws&) returned a Status that is ok. shuffler: the
-// random.Random that chooses, or None for the generator.
-template <typename Choose, typename Draw>
-Status with_chosen(const py::object& shuffler, GeneratorType type, const py::object& generator, Choose choose,
-                   Draw draw) {
-    std::optional<Turn> turn;
-    if (!shuffler.is_none()) {
-        turn.emplace();
-    }
-    constexpr bool every_word = true;
-    return with_draws(type, generator, every_word, [&](rng::Draws& draws) {
-        Status status;
-        if (turn) {
-            Engine engine = Engine::of_python(shuffler);
-            rng::PythonDraws shuffles(engine.words());
-            status = choose(static_cast<rng::IntegerDraws&>(shuffles));
-            if (status) {
-                engine.keep();
-            }
-        } else {
-            status = choose(static_cast<rng::IntegerDraws&>(draws));
-        }
-        if (status) {
-            draw(draws);
-        }
-        return status;
-    });
 }
 
 }  // namespace quadrat

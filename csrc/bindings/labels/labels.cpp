@@ -1,14 +1,111 @@
 #include "labels.hpp"
 
-#include <pybind11/stl.h>
-
 #include <algorithm>
 
 #include "../../kernels/copy_rows.hpp"
-#include "../classes.hpp"
+#include "../../kernels/prefetch.hpp"
+#include "../input/python_number.hpp"
 
 namespace quadrat {
 namespace {
+
+// Offsets and word ids as tokenizers give them: lists of pairs, or of ints and None.
+struct Items {
+    PyObject* const* data;
+    Py_ssize_t size;
+};
+
+bool items_of(PyObject* object, Items* out) {
+    if (PyList_CheckExact(object)) {
+        *out = {reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object)};
+    } else if (PyTuple_Check(object)) {
+        *out = {reinterpret_cast<PyTupleObject*>(object)->ob_item, PyTuple_GET_SIZE(object)};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t length, std::int64_t* out) {
+    py::object source = py::reinterpret_borrow<py::object>(object);
+    const auto as_array = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, "numpy"));
+    clear_error();
+    if (as_array) {
+        source = as_array();
+    }
+    if (!py::isinstance<py::array>(source)) {
+        return {Code::wrong_type};
+    }
+    const auto seen = py::reinterpret_borrow<py::array>(source);
+    if (seen.dtype().kind() != 'i' || seen.ndim() != (numbers_a_token == 2 ? 2 : 1) ||
+        (numbers_a_token == 2 && seen.shape(1) != 2)) {
+        return {Code::wrong_type};
+    }
+    if (seen.shape(0) != length) {
+        return {Code::wrong_length};
+    }
+    const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast> numbers(seen);
+    std::copy(numbers.data(), numbers.data() + numbers.size(), out);
+    return {};
+}
+
+Status read_number(PyObject* item, std::int64_t* out) {
+    return read_compact_int(item, out) ? Status{} : decode_numbers(&item, 1, Kind::int64, Kind::int64, out);
+}
+
+// A pair of ints, one token's offsets.
+Status read_pair(PyObject* item, std::int64_t* out) {
+    const py::scoped_critical_section lock{PyList_CheckExact(item) ? py::handle(item) : py::handle()};
+    Items pair{};
+    if (!items_of(item, &pair) || pair.size != 2) {
+        return {Code::wrong_type};
+    }
+    const Status status = read_number(pair.data[0], out);
+    return status ? read_number(pair.data[1], out + 1) : status;
+}
+
+// Pairs and their ints come cold from the heap, three misses a token: those ahead are asked for meanwhile.
+void ask_ahead(const Items& items, std::int64_t at) {
+    constexpr std::int64_t pairs = 24, ints = 12;
+    if (at + pairs < items.size) {
+        prefetch(items.data[at + pairs]);
+    }
+    Items pair{};
+    const bool readable = at + ints < items.size && !(free_threaded && PyList_CheckExact(items.data[at + ints]));
+    if (readable && items_of(items.data[at + ints], &pair) && pair.size == 2) {
+        prefetch(pair.data[0]);
+        prefetch(pair.data[1]);
+    }
+}
+
+// One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of
+// integers. `out` has room for what `length` tokens need.
+Status read_words(PyObject* row, WordFormat format, std::int64_t length, std::int64_t* out) {
+    const py::object owner = as_it_is_now(py::reinterpret_borrow<py::object>(row));
+    Items items{};
+    if (!items_of(owner.ptr(), &items)) {
+        return read_array(row, format == WordFormat::offsets ? 2 : 1, length, out);
+    }
+    if (items.size != length) {
+        return {Code::wrong_length};
+    }
+    for (std::int64_t i = 0; i < length; ++i) {
+        Status status;
+        if (format == WordFormat::offsets) {
+            ask_ahead(items, i);
+            status = read_pair(items.data[i], out + 2 * i);
+        } else if (items.data[i] == Py_None) {
+            out[i] = -1;
+        } else {
+            status = read_number(items.data[i], out + i);
+        }
+        if (!status) {
+            status.position = i;
+            return status;
+        }
+    }
+    return {};
+}
 
 // The words of a row, see read_words; numbers that no Python object holds are word ids.
 Status read_row_of_words(const Column& column, std::size_t i, WordFormat format, std::int64_t length,
@@ -153,74 +250,6 @@ void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* of
     for (std::int64_t i = 0; i < start.size; ++i) {
         word_starts(offsets + 2 * start[i], special + start[i], lengths[i], words + start[i]);
     }
-}
-
-namespace {
-
-// Draws from a generator, as the reference does.
-class MaskedLabels final : public MaskingLabels {
-public:
-    MaskedLabels(int type, py::object generator, bool every_word, double mlm_probability,
-                 const ReplacementOptions& replacement, const std::vector<std::int64_t>& special_ids,
-                 std::int64_t special, std::int64_t words, int word_format)
-        : MaskingLabels(special_ids, special, words, word_format),
-          type_(static_cast<GeneratorType>(type)),
-          generator_(std::move(generator)),
-          every_word_(every_word),
-          probability_(mlm_probability),
-          replacement_(checked_replacement(replacement)) {}
-
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(generator_);
-    }
-
-    using MaskingLabels::write;
-    // On arrays, see `classify`.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
-        const auto words = scratch<std::uint8_t>(batch.count());
-        const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
-        const std::vector<std::int64_t> start = batch.starts(lengths.data());
-        classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
-        return mask({}, words.get(), batch);
-    }
-
-private:
-    Status mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const override {
-        const std::int64_t count = batch.count();
-        const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
-        const auto hit = scratch<std::uint8_t>(count);
-        return with_draws(type_, generator_, every_word_, [&](rng::Draws& draws) {
-            mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
-                        positions.get(), hit.get(), other.get());
-            return Status{};
-        });
-    }
-
-    GeneratorType type_;
-    py::object generator_;
-    bool every_word_;
-    double probability_;
-    Replacement replacement_;
-};
-
-}  // namespace
-
-void register_labels(py::module_& m) {
-    bind_class<Labels>(m, "Labels");
-    bind_class<CausalLabels, Labels>(m, "CausalLabels")
-        .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1);
-    bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
-        .def(py::init<int, py::object, bool, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
-                      std::int64_t, std::int64_t, int>(),
-             "generator_type"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a,
-             "special"_a = -1, "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none))
-        .def(
-            "write",
-            [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,
-               Address special,
-               Address offsets) { self.write(special, offsets, {0, rows, width, Side::right, false, ids, labels}); },
-            "ids"_a, "labels"_a, "rows"_a, "width"_a, "special"_a, "offsets"_a);
 }
 
 }  // namespace quadrat

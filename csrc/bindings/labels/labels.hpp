@@ -137,8 +137,4 @@ private:
     std::optional<py::array_t<std::uint32_t>> epoch_;
 };
 
-// One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of
-// integers. `out` has room for what `length` tokens need.
-Status read_words(PyObject* row, WordFormat format, std::int64_t length, std::int64_t* out);
-
 }  // namespace quadrat

@@ -175,10 +175,8 @@ void register_allocate(py::module_& m) {
         [](const Interop& interop, Framework torch,
            const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
             BatchMemory memory(interop, torch);
-            if (memory.shares()) {
-                for (const auto& [shape, kind] : outputs) {
-                    memory.expect({shape, kind});
-                }
+            for (const auto& [shape, kind] : outputs) {
+                memory.expect({shape, kind});
             }
             py::list result;
             for (const auto& [shape, kind] : outputs) {

@@ -1,7 +1,6 @@
 #include "execute.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <type_traits>
 
 #include "../../kernels/flat_rows.hpp"

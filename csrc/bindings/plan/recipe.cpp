@@ -7,9 +7,7 @@
 #include "../deferred/defer.hpp"
 #include "../input/python_number.hpp"
 #include "../input/table.hpp"
-#include "../input/view.hpp"
 #include "../input/walk.hpp"
-#include "execute.hpp"
 
 namespace quadrat {
 namespace {

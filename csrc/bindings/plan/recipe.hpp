@@ -5,9 +5,8 @@
 #include <array>
 #include <atomic>
 
-#include "../input/columns.hpp"
+#include "execute.hpp"
 #include "guard.hpp"
-#include "plan.hpp"
 
 namespace quadrat {
 

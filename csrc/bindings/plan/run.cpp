@@ -6,7 +6,6 @@
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/walk.hpp"
-#include "execute.hpp"
 
 namespace quadrat {
 namespace {

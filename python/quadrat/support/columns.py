@@ -68,7 +68,7 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     ]
 
 
-# What a step of a plan does, see Action in csrc/bindings/plan/plan.hpp.
+# What a step of a plan does, see Action in csrc/bindings/plan/execute.hpp.
 _ACTIONS = _core.ACTIONS
 PAD, PAD_OWN, STACK, NUMBERS = _ACTIONS.PAD, _ACTIONS.PAD_OWN, _ACTIONS.STACK, _ACTIONS.NUMBERS
 MASK, HOLD, LABELS, JOIN, SHIFT = _ACTIONS.MASK, _ACTIONS.HOLD, _ACTIONS.LABELS, _ACTIONS.JOIN, _ACTIONS.SHIFT
