@@ -144,7 +144,7 @@ std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
     return set;
 }
 
-std::vector<std::int64_t> BatchIds::starts(const std::int64_t* lengths) const {
+std::vector<std::int64_t> BatchIds::starts() const {
     std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1);
     if (flat) {
         row_offsets({lengths, rows}, 0, start.data());
@@ -208,7 +208,7 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     }
     if (word_format_ == WordFormat::none) {
         words_of_special(count, special.get());
-        return mask(columns, special.get(), batch);
+        return mask(columns, special.get(), nullptr, batch);
     }
     const auto words = scratch<std::uint8_t>(count);
     std::fill_n(words.get(), count, word_none);
@@ -216,7 +216,7 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
     const auto classify_row = word_format_ == WordFormat::offsets ? word_starts : word_starts_of_ids;
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
-    const std::vector<std::int64_t> start = batch.starts(lengths.data());
+    const std::vector<std::int64_t> start = batch.starts();
     for (std::size_t i = 0; i < lengths.size(); ++i) {
         const std::int64_t length = lengths[i], row_start = start[i];
         status = read_row_of_words(rows, i, word_format_, length, numbers.get());
@@ -231,25 +231,37 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
             row_words[at] = word_none;
         }
     }
-    return mask(columns, words.get(), batch);
+    return mask(columns, words.get(), nullptr, batch);
 }
 
-void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids,
-                             std::int64_t count, Span<const std::int64_t> start, const std::int64_t* lengths,
-                             std::uint8_t* words) const {
-    const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
+Status MaskingLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
+                            BatchIds batch) const {
+    const std::int64_t count = batch.count();
+    const std::vector<std::int64_t> full(batch.lengths == nullptr ? static_cast<std::size_t>(batch.rows) : 0,
+                                         batch.width);
+    batch.lengths = batch.lengths == nullptr ? full.data() : batch.lengths;
+    std::int64_t left = batch.width;                 // of a flat batch
+    for (std::int64_t i = 0; i < batch.rows; ++i) {  // before anything is read or written
+        if (batch.lengths[i] < 0 || batch.lengths[i] > (batch.flat ? left : batch.width)) {
+            return {Code::row_too_long, i};
+        }
+        left -= batch.lengths[i];
+    }
+    const auto words = scratch<std::uint8_t>(count), derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
     if (special == nullptr) {
-        special_tokens(ids, count, span_of(special_set_), derived.get());
+        special_tokens(batch.ids, count, span_of(special_set_), derived.get());
         special = derived.get();
     }
     if (offsets == nullptr) {
-        std::copy_n(special, count, words);
-        words_of_special(count, words);
-        return;
+        std::copy_n(special, count, words.get());
+        words_of_special(count, words.get());
+    } else {
+        const std::vector<std::int64_t> start = batch.starts();
+        for (std::size_t i = 0; i + 1 < start.size(); ++i) {
+            word_starts(offsets + 2 * start[i], special + start[i], batch.lengths[i], words.get() + start[i]);
+        }
     }
-    for (std::int64_t i = 0; i < start.size; ++i) {
-        word_starts(offsets + 2 * start[i], special + start[i], lengths[i], words + start[i]);
-    }
+    return mask({}, words.get(), keys, batch);
 }
 
 }  // namespace quadrat

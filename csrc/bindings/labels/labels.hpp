@@ -18,12 +18,13 @@ struct BatchIds {
     std::int64_t rows, width;
     Side side;
     bool flat;
+    const std::int64_t* lengths;  // of the rows
     std::int64_t* ids;
     std::int64_t* labels;
 
     std::int64_t count() const { return flat ? width : rows * width; }
-    // Where rows of these lengths begin, and one number more.
-    std::vector<std::int64_t> starts(const std::int64_t* lengths) const;
+    // Where the rows begin, and one number more.
+    std::vector<std::int64_t> starts() const;
 };
 
 // Memory for a batch, not initialised.
@@ -73,6 +74,10 @@ public:
                   int word_format);
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
+    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null. keys: of the rows, or null.
+    // Rows without `lengths` fill the width. Tokens in no row are not written.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
+                 BatchIds batch) const;
 
     bool has_words() const { return word_format_ != WordFormat::none; }
     std::int64_t special_column() const { return special_; }
@@ -81,12 +86,10 @@ public:
     Status words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const;
 
 protected:
-    // words: what each token of the batch is, see Word.
-    virtual Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const = 0;
-    // What tokens are where there are no columns. special: a byte a token, or null; offsets: two numbers a token, or
-    // null; row i has lengths[i] tokens from start[i] on. Tokens in no row are not written.
-    void classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids, std::int64_t count,
-                  Span<const std::int64_t> start, const std::int64_t* lengths, std::uint8_t* words) const;
+    // words: what each token of the batch is, see Word. keys: of rows that are masked by counter; null where they come
+    // from the columns, or from the tokens.
+    virtual Status mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
+                        const BatchIds& batch) const = 0;
 
 private:
     // A byte a token: 0, or not 0 for special tokens and padding.
@@ -112,11 +115,6 @@ public:
         visit(epoch_ ? py::handle(*epoch_) : py::handle());
     }
 
-    using MaskingLabels::write;
-    // On arrays; special, offsets: see `classify`. lengths, keys: of the rows, or null: then each row fills the width,
-    // and its key comes from its tokens.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
-                 const std::int64_t* lengths, const BatchIds& batch) const;
     // The keys of the rows; lengths[i] ids at ids[start[i]].
     Status write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,
                       const std::int64_t* lengths, std::uint64_t* out) const;
@@ -124,11 +122,8 @@ public:
     PhiloxOptions options() const;
 
 private:
-    Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
-    // words: see Word.
-    Status mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
-                const std::int64_t* lengths, const BatchIds& batch) const;
-
+    Status mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
+                const BatchIds& batch) const override;
     std::uint32_t epoch() const;
 
     PhiloxMasking masking_;

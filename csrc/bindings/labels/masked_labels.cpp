@@ -43,46 +43,22 @@ Status PhiloxLabels::write_keys(const Columns& columns, Span<const std::int64_t>
                      : columns.numbers(static_cast<std::size_t>(keys_), out, Kind::int64);
 }
 
-Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
-                          const std::int64_t* lengths, const BatchIds& batch) const {
-    PhiloxMasking how = masking_;
-    how.epoch = epoch();
-    return philox_mask(how, {keys, start.size}, start.data, lengths, batch.count(), words, batch.ids, batch.labels);
-}
-
-Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const {
-    const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
-    const std::vector<std::int64_t> start = batch.starts(lengths.data());
-    const Span<const std::int64_t> starts{start.data(), batch.rows};
-    std::vector<std::uint64_t> keys(lengths.size());
-    const Status status = write_keys(columns, {batch.ids, batch.count()}, starts, lengths.data(), keys.data());
-    return status ? mask(words, keys.data(), starts, lengths.data(), batch) : status;
-}
-
-Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
-                           const std::int64_t* lengths, const BatchIds& batch) const {
-    const std::vector<std::int64_t> full(lengths == nullptr ? static_cast<std::size_t>(batch.rows) : 0, batch.width);
-    lengths = lengths == nullptr ? full.data() : lengths;
-    std::int64_t left = batch.width;                 // of a flat batch
-    for (std::int64_t i = 0; i < batch.rows; ++i) {  // before anything is read or written
-        const std::int64_t room = batch.flat ? left : batch.width;
-        if (lengths[i] < 0 || lengths[i] > room) {
-            return {Code::row_too_long, i};
-        }
-        left -= lengths[i];
-    }
-    const std::vector<std::int64_t> start = batch.starts(lengths);
-    const Span<const std::int64_t> starts{start.data(), batch.rows};
-    const auto words = scratch<std::uint8_t>(batch.count());
-    classify(special, offsets, batch.ids, batch.count(), starts, lengths, words.get());
-    const auto own = scratch<std::uint64_t>(keys == nullptr ? batch.rows : 0);
+Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
+                          const BatchIds& batch) const {
+    const std::vector<std::int64_t> start = batch.starts();
+    std::vector<std::uint64_t> own(keys == nullptr ? static_cast<std::size_t>(batch.rows) : 0);
     if (keys == nullptr) {
-        if (const Status status = row_keys({batch.ids, batch.count()}, starts, lengths, own.get()); !status) {
+        const Status status =
+            write_keys(columns, {batch.ids, batch.count()}, {start.data(), batch.rows}, batch.lengths, own.data());
+        if (!status) {
             return status;
         }
-        keys = own.get();
+        keys = own.data();
     }
-    return mask(words.get(), keys, starts, lengths, batch);
+    PhiloxMasking how = masking_;
+    how.epoch = epoch();
+    return philox_mask(how, {keys, batch.rows}, start.data(), batch.lengths, batch.count(), words, batch.ids,
+                       batch.labels);
 }
 
 namespace {
@@ -105,18 +81,8 @@ public:
         visit(generator_);
     }
 
-    using MaskingLabels::write;
-    // On arrays, see `classify`.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
-        const auto words = scratch<std::uint8_t>(batch.count());
-        const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
-        const std::vector<std::int64_t> start = batch.starts(lengths.data());
-        classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
-        return mask({}, words.get(), batch);
-    }
-
 private:
-    Status mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const override {
+    Status mask(const Columns&, const std::uint8_t* words, const std::uint64_t*, const BatchIds& batch) const override {
         const std::int64_t count = batch.count();
         const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
         const auto hit = scratch<std::uint8_t>(count);
@@ -207,8 +173,7 @@ public:
         const auto hit = scratch<std::uint8_t>(count);  // nothing may fail once a number has been drawn
         std::int64_t chosen = 0;
         const auto choose = [&](rng::IntegerDraws& draws) {
-            const auto& lengths = columns.at(batch.column).lengths;
-            return choose_words(draws, batch.ids, {lengths.data(), batch.rows}, batch.width, batch.side,
+            return choose_words(draws, batch.ids, {batch.lengths, batch.rows}, batch.width, batch.side,
                                 {pieces_.data(), pieces_.size()}, {joined.data(), joined_ ? offsets.data() : nullptr},
                                 probability_, room.get(), positions.get(), &chosen);
         };
@@ -230,39 +195,44 @@ private:
     py::object before_;
 };
 
-// What is drawn for a batch, and room for the kernel: all of it is there before the first number is drawn.
-struct Scratch {
-    std::int64_t count, width;
-    std::vector<std::uint8_t> chosen, functional;
-    std::vector<std::int64_t> order;
-    std::vector<std::int32_t> ranks;
-
-    Scratch(std::int64_t rows, std::int64_t tokens)
-        : count(rows),
-          width(tokens),
-          chosen(static_cast<std::size_t>(rows * tokens)),
-          functional(chosen.size()),
-          order(static_cast<std::size_t>(rows * (tokens / 2))),
-          ranks(static_cast<std::size_t>(2 * tokens)) {}
-
-    void draw_orders(rng::Draws& draws) {
-        for (std::int64_t i = 0; i < count; ++i) {
-            draws.permutation(width / 2, order.data() + i * (width / 2));
-        }
+// shuffler: None to draw as torch does, all from `generator`. NumPy's collator draws spans from `random`, the generator
+// then, and orders from `numpy.random`, the shuffler. functional: the address of a byte a token, or 0; then the tokens
+// of `special_ids` are.
+Status mask_permutations(const py::object& generator, const py::object& shuffler,
+                         const std::vector<std::int64_t>& contexts, const std::vector<std::int64_t>& special_ids,
+                         std::int64_t mask_id, std::int64_t rows, std::int64_t width, Address functional, Address ids,
+                         Address labels, Address perm_mask, Address target_mapping) {
+    if (rows < 0 || width < 0 || width % 2 != 0 || width >= std::int64_t{1} << 31) {
+        return {Code::bad_argument};
     }
-};
-
-// Without a shuffler all is drawn from a torch generator. NumPy's collator draws spans from `random`, the generator
-// then, and orders from `numpy.random`, the shuffler.
-Status draw(const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
-            Scratch* scratch) {
+    // All memory is there before the first number is drawn.
+    const std::int64_t half = width / 2;
+    std::vector<std::uint8_t> chosen(static_cast<std::size_t>(rows * width)), special(chosen.size());
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows * half));
+    std::vector<std::int32_t> ranks(static_cast<std::size_t>(2 * width));
+    const std::vector<std::uint64_t> set = bit_set(special_ids);
     const SpanRule rule{span_of(contexts), shuffler.is_none() ? 0 : 1};
-    const auto choose = [&](rng::IntegerDraws& draws) {
-        return choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
+    const auto choose = [&](rng::IntegerDraws& draws) { return choose_spans(draws, rule, rows, width, chosen.data()); };
+    const auto draw_orders = [&](rng::Draws& draws) {
+        for (std::int64_t i = 0; i < rows; ++i) {
+            draws.permutation(half, order.data() + i * half);
+        }
     };
-    const auto draw_orders = [&](rng::Draws& draws) { scratch->draw_orders(draws); };
-    return shuffler.is_none() ? with_chosen(shuffler, GeneratorType::torch, generator, choose, draw_orders)
+    const Status status = shuffler.is_none()
+                              ? with_chosen(shuffler, GeneratorType::torch, generator, choose, draw_orders)
                               : with_chosen(generator, GeneratorType::numpy_legacy, shuffler, choose, draw_orders);
+    if (!status) {
+        return status;
+    }
+    const py::gil_scoped_release release;
+    const std::uint8_t* flags = functional;
+    if (flags == nullptr) {
+        flags = special.data();
+        special_tokens(ids, rows * width, span_of(set), special.data());
+    }
+    permutation_mask({rows, width, chosen.data(), flags, order.data(), mask_id}, ids, labels, perm_mask, target_mapping,
+                     ranks.data());
+    return {};
 }
 
 }  // namespace
@@ -279,8 +249,9 @@ void register_labels(py::module_& m) {
         .def(
             "write",
             [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,
-               Address special,
-               Address offsets) { self.write(special, offsets, {0, rows, width, Side::right, false, ids, labels}); },
+               Address special, Address offsets) {
+                self.write(special, offsets, nullptr, {0, rows, width, Side::right, false, nullptr, ids, labels});
+            },
             "ids"_a, "labels"_a, "rows"_a, "width"_a, "special"_a, "offsets"_a);
     bind_class<PhiloxLabels, Labels>(m, "PhiloxLabels")
         .def(py::init<const PhiloxOptions&, const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int,
@@ -291,7 +262,7 @@ void register_labels(py::module_& m) {
             "write",
             [](const PhiloxLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width, Side left,
                bool flat, Address lengths, Address keys, Address special, Address offsets) {
-                return self.write(special, offsets, keys, lengths, {0, rows, width, left, flat, ids, labels});
+                return self.write(special, offsets, keys, {0, rows, width, left, flat, lengths, ids, labels});
             },
             "ids"_a, "labels"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "lengths"_a, "keys"_a, "special"_a,
             "offsets"_a);
@@ -300,33 +271,8 @@ void register_labels(py::module_& m) {
                       py::object>(),
              "shuffle"_a, "generator_type"_a, "generator"_a, "probability"_a, "replacement"_a, "pieces"_a, "joined"_a,
              "before"_a);
-    // shuffler: None to draw as torch does, all from `generator`; else a RandomState, and `generator` a random.Random.
-    // functional: the address of a byte a token, or 0; then the tokens of `special_ids` are.
-    m.def(
-        "permutation_mask",
-        [](const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
-           const std::vector<std::int64_t>& special_ids, std::int64_t mask_id, std::int64_t rows, std::int64_t width,
-           Address functional, Address ids, Address labels, Address perm_mask, Address target_mapping) -> Status {
-            if (rows < 0 || width < 0 || width % 2 != 0 || width >= std::int64_t{1} << 31) {
-                return {Code::bad_argument};
-            }
-            Scratch scratch(rows, width);
-            const std::vector<std::uint64_t> set = bit_set(special_ids);
-            if (const Status status = draw(generator, shuffler, contexts, &scratch); !status) {
-                return status;
-            }
-            const py::gil_scoped_release release;
-            const std::uint8_t* flags = functional;
-            if (flags == nullptr) {
-                flags = scratch.functional.data();
-                special_tokens(ids, rows * width, span_of(set), scratch.functional.data());
-            }
-            permutation_mask({rows, width, scratch.chosen.data(), flags, scratch.order.data(), mask_id}, ids, labels,
-                             perm_mask, target_mapping, scratch.ranks.data());
-            return {};
-        },
-        "generator"_a, "shuffler"_a, "contexts"_a, "special_ids"_a, "mask_id"_a, "rows"_a, "width"_a, "functional"_a,
-        "ids"_a, "labels"_a, "perm_mask"_a, "target_mapping"_a);
+    m.def("permutation_mask", &mask_permutations, "generator"_a, "shuffler"_a, "contexts"_a, "special_ids"_a,
+          "mask_id"_a, "rows"_a, "width"_a, "functional"_a, "ids"_a, "labels"_a, "perm_mask"_a, "target_mapping"_a);
 }
 
 }  // namespace quadrat

@@ -181,8 +181,9 @@ Status Execution::write_labels(const Step& step, std::int64_t extent, void* out)
         return {Code::bad_argument};
     }
     const bool flat = ids_->action == Action::join;
-    return how.cast<const Labels&>().write(columns_, {step.index, columns_.count(step.index), extent, layout_.side,
-                                                      flat, ids_data_, static_cast<std::int64_t*>(out)});
+    return how.cast<const Labels&>().write(
+        columns_, {step.index, columns_.count(step.index), extent, layout_.side, flat,
+                   columns_.at(step.index).lengths.data(), ids_data_, static_cast<std::int64_t*>(out)});
 }
 
 Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
