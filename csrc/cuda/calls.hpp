@@ -21,6 +21,14 @@ struct Pieces {
     int bytes_log = 12;
 };
 
+// Rows, and the places that they have in a padded batch.
+struct Rows {
+    const std::int64_t* offsets;  // [rows + 1], in tokens
+    std::int64_t rows;
+    std::int64_t width;
+    Side side;
+};
+
 // One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
 // in an attention mask. value, fill: the bits of one element, in the low end.
 struct PadColumn {
@@ -52,14 +60,10 @@ using PadColumns = SomeColumns<most_columns>;
 
 // padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i], its first `width` tokens
 // if it is longer; zeros fill what no row covers.
-struct Unpad {
+struct Unpad : Rows {
     const void* padded;
-    const std::int64_t* offsets;  // [rows + 1], in tokens
-    std::int64_t rows;
-    std::int64_t width;
     std::int64_t inner;
     std::size_t item;
-    Side side;
     void* out;
     std::int64_t out_size;
     Pieces pieces = {};
@@ -105,32 +109,36 @@ struct CausalLabels {
 
 // Row i is values[offsets[i]:offsets[i + 1]], or, where not `flat`, a row of values that are padded already,
 // [rows, width]. The launcher zeroes `out` first: threads add to it.
-struct RowKeys {
+struct RowKeys : Rows {
     const std::int64_t* values;
     std::int64_t values_size;
-    const std::int64_t* offsets;  // [rows + 1]
-    std::int64_t rows;
-    std::int64_t width;
-    Side side;
     bool flat;
     std::uint64_t* out;  // [rows]
 };
 
-// The rows of ids and labels, [rows, width]; or, where `flat`, [out_size], row i at offsets[i] - offsets[0].
-struct PhiloxMask {
+// Rows of ids that are masked, and how. Special ids, those whose bit in `set` is 1, are not masked.
+struct MaskedRows : Rows {
     PhiloxMasking how;
     const std::uint64_t* row_keys;  // [rows]
-    const std::int64_t* offsets;    // [rows + 1]
-    std::int64_t rows;
-    std::int64_t width;
-    Side side;
-    bool flat;
-    const std::uint8_t* words;  // as the ids; or nullptr: words of one token, but for the ids whose bit in `set` is 1
     const std::uint64_t* set;
     std::int64_t set_size;
     std::int64_t* ids;
     std::int64_t* labels;
+};
+
+// The rows of ids and labels, [rows, width]; or, where `flat`, [out_size], row i at offsets[i] - offsets[0].
+struct PhiloxMask : MaskedRows {
+    bool flat;
+    const std::uint8_t* words;  // as the ids, instead of `set`; or nullptr: each token is a word
     std::int64_t out_size;
+};
+
+// values[offsets[i]:offsets[i + 1]] to ids, labels and mask, [rows, width]; mask may be nullptr.
+struct PadMasked : MaskedRows {
+    const std::int64_t* values;
+    std::int64_t values_size;
+    std::int64_t fill;
+    std::int64_t* mask;
 };
 
 // What mask_layout finds out, and how far it has got; zeros at first. The launcher clears it.
@@ -169,25 +177,6 @@ struct TakeTokens {
     const std::int64_t* indices;  // [count]
     std::int64_t count;
     void* out;
-};
-
-// Rows of ids, values[offsets[i]:offsets[i + 1]], to ids, labels and mask, [rows, width]; mask may be nullptr. Special
-// ids, those whose bit in `set` is 1, are not masked.
-struct PadMasked {
-    PhiloxMasking how;
-    const std::uint64_t* row_keys;  // [rows]
-    const std::int64_t* values;
-    std::int64_t values_size;
-    const std::int64_t* offsets;  // [rows + 1]
-    std::int64_t rows;
-    std::int64_t width;
-    Side side;
-    const std::uint64_t* set;
-    std::int64_t set_size;
-    std::int64_t fill;
-    std::int64_t* ids;
-    std::int64_t* labels;
-    std::int64_t* mask;
 };
 
 }  // namespace quadrat::cuda

@@ -2,6 +2,8 @@
 // tested, under sanitizers too, where there is no GPU. There is no barrier and no shared memory: no kernel needs them.
 #pragma once
 
+#include <cstdint>
+
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's own names
 #define __global__
 #define __device__
@@ -9,6 +11,15 @@
 // NOLINTEND(bugprone-reserved-identifier)
 
 namespace quadrat::cuda {
+
+// A warp is one thread.
+inline constexpr std::int64_t warp_lanes = 1;
+
+inline unsigned ballot(bool holds) { return holds ? 1 : 0; }
+inline int count_bits(unsigned word) { return static_cast<int>(word); }
+inline int lowest_bit(unsigned) { return 0; }
+inline std::uint64_t sum_of_lanes(std::uint64_t value) { return value; }
+inline std::uint64_t first_of_lanes(std::uint64_t value) { return value; }
 
 struct Dim2 {
     unsigned x, y;

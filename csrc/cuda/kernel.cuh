@@ -20,6 +20,25 @@
 
 namespace quadrat::cuda {
 
+// What the threads of a warp do together: a bit for each lane, that of lane 0 the lowest; the number of the lowest bit
+// that is 1 of a word that has one; the same sum for each lane; what lane 0 has.
+#if defined(__CUDACC__)
+inline constexpr std::int64_t warp_lanes = 32;
+
+__device__ inline unsigned ballot(bool holds) { return __ballot_sync(0xFFFFFFFFU, holds ? 1 : 0); }
+__device__ inline int count_bits(unsigned word) { return __popc(word); }
+__device__ inline int lowest_bit(unsigned word) { return __ffs(static_cast<int>(word)) - 1; }
+__device__ inline std::uint64_t sum_of_lanes(std::uint64_t value) {
+    for (int distance = static_cast<int>(warp_lanes) / 2; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(0xFFFFFFFFU, static_cast<unsigned long long>(value), distance);
+    }
+    return value;
+}
+__device__ inline std::uint64_t first_of_lanes(std::uint64_t value) {
+    return __shfl_sync(0xFFFFFFFFU, static_cast<unsigned long long>(value), 0);
+}
+#endif
+
 // The first row or element that falls to this thread, and the distance to its next.
 struct Share {
     std::int64_t first;

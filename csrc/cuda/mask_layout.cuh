@@ -5,7 +5,6 @@
 #pragma once
 
 #include "kernel.cuh"
-#include "warp.hpp"
 
 namespace quadrat::cuda {
 

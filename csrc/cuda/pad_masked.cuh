@@ -2,8 +2,8 @@
 // four words for positions eight apart, so that a warp reads and writes runs of eight tokens.
 #pragma once
 
-#include "mask_token.cuh"
-#include "words.hpp"
+#include "philox_mask.cuh"
+#include "piece.hpp"
 
 namespace quadrat::cuda {
 

@@ -1,9 +1,49 @@
 // philox_mask: masks the tokens of each row, as the CPU does. A thread draws four words, see pad_masked.
 #pragma once
 
-#include "mask_token.cuh"
+#include "kernel.cuh"
 
 namespace quadrat::cuda {
+
+__device__ inline std::uint8_t word_of_id(const std::uint64_t* set, std::int64_t set_size, std::int64_t id) {
+    const auto at = static_cast<std::uint64_t>(id);  // negative ones are past any set
+    const bool special = at / 64 < static_cast<std::uint64_t>(set_size) && (set[at / 64] >> (at % 64) & 1U) != 0;
+    return special ? word_none : word_begins;
+}
+
+// Whether the word that a token continues is masked; words: of its row.
+__device__ inline bool word_is_masked(const PhiloxMasking& how, std::uint64_t key, const std::uint8_t* words,
+                                      std::int64_t position) {
+    while (position > 0) {
+        if (words[--position] == word_begins) {
+            return philox_draw(how, key, position) < how.begins.masked;
+        }
+    }
+    return false;  // nothing begins before it in its row
+}
+
+// Token `position` of the row that begins at `first`; draw: its own.
+__device__ inline void mask_token(const PhiloxMask& call, std::uint64_t key, std::int64_t first, std::int64_t position,
+                                  std::uint32_t draw) {
+    const std::int64_t at = first + position;
+    const std::int64_t id = call.ids[at];
+    const std::uint8_t word = call.words == nullptr ? word_of_id(call.set, call.set_size, id) : call.words[at];
+    const bool masked = word == word_begins
+                            ? draw < call.how.begins.masked
+                            : word == word_inside && word_is_masked(call.how, key, call.words + first, position);
+    call.labels[at] = masked ? id : ignore_index;
+    if (masked) {
+        const MaskBars& bars = word == word_begins ? call.how.begins : call.how.inside;
+        call.ids[at] = masked_id(call.how, bars, draw, key, position, id);
+    }
+}
+
+// Labels of what is in no row.
+__device__ inline void ignore_labels(const PhiloxMask& call, const Run& gap, const Share& elements) {
+    for (std::int64_t k = elements.first; k < gap.length; k += elements.step) {
+        call.labels[gap.first + k] = ignore_index;
+    }
+}
 
 __global__ void philox_mask(PhiloxMask call) {
     const Share rows = share_of_rows();

@@ -45,10 +45,6 @@ inline void require_item(std::size_t item) {
     require(item == 1 || item == 2 || item == 4 || item == 8, "item must be 1, 2, 4 or 8 bytes");
 }
 
-inline const std::int64_t* offsets_pointer(std::uintptr_t address, std::int64_t rows) {
-    return pointer<const std::int64_t>(address, sizeof(std::int64_t), rows);
-}
-
 // The size of a flat output, and that there is a row to say what its places are.
 inline std::int64_t flat_size(std::int64_t rows, std::int64_t out_size) {
     require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
@@ -86,7 +82,7 @@ inline PadColumn pad_column_of(const py::tuple& row, std::int64_t rows) {
     require(values != 0 || values_size == 0, "an address is null");
     return {pointer<const void>(values, item, 0),
             values_size,
-            offsets_pointer(bits(2), rows),
+            array<const std::int64_t>(bits(2), rows),
             width,
             inner,
             item,
@@ -120,58 +116,34 @@ inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::i
             bits(6),     pointer<void>(bits(7), item, size)};
 }
 
-template <typename... Extra, typename Launch, typename... Names>
-void register_philox(py::module_& m, Launch launch, const Names&... names) {
-    m.def(
-        "pad_masked",
-        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
-                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side left, std::uintptr_t set,
-                 std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
-                 std::uintptr_t attention_mask, Extra... extra) {
-            const std::int64_t size = padded_size(rows, width);
-            launch(PadMasked{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
-                             array<const std::int64_t>(values, padded_size(1, values_size)), values_size,
-                             offsets_pointer(offsets, rows), rows, width, left,
-                             array<const std::uint64_t>(set, padded_size(1, set_size)), set_size, fill,
-                             array<std::int64_t>(ids, size), array<std::int64_t>(labels, size),
-                             array<std::int64_t>(attention_mask, 0)},
-                   extra...);
-        },
-        "options"_a, "row_keys"_a, "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "set"_a,
-        "set_size"_a, "fill"_a, "ids"_a, "labels"_a, "attention_mask"_a, names...);
-    m.def(
-        "row_keys",
-        [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                 std::int64_t width, Side left, bool flat, std::uintptr_t out, Extra... extra) {
-            static_cast<void>(padded_size(1, values_size));
-            require(flat || padded_size(rows, width) == values_size, "rows * width must be values_size");
-            launch(RowKeys{array<const std::int64_t>(values, values_size), values_size, offsets_pointer(offsets, rows),
-                           rows, width, left, flat, array<std::uint64_t>(out, padded_size(rows, 1))},
-                   extra...);
-        },
-        "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "out"_a, names...);
-    m.def(
-        "philox_mask",
-        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
-                 std::int64_t width, Side left, bool flat, std::uintptr_t words, std::uintptr_t set,
-                 std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size,
-                 Extra... extra) {
-            static_cast<void>(padded_size(1, out_size));
-            require(flat ? flat_size(rows, out_size) == out_size : padded_size(rows, width) == out_size,
-                    "rows * width must be out_size");
-            launch(PhiloxMask{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
-                              offsets_pointer(offsets, rows), rows, width, left, flat,
-                              words == 0 ? nullptr : array<const std::uint8_t>(words, out_size),
-                              array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
-                              array<std::int64_t>(ids, out_size), array<std::int64_t>(labels, out_size), out_size},
-                   extra...);
-        },
-        "options"_a, "row_keys"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "words"_a, "set"_a,
-        "set_size"_a, "ids"_a, "labels"_a, "out_size"_a, names...);
+inline Rows rows_of(std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side side) {
+    return {array<const std::int64_t>(offsets, rows), rows, width, side};
 }
 
+// size: of ids and labels.
+inline MaskedRows masked_rows(const PhiloxOptions& options, std::uintptr_t row_keys, const Rows& rows,
+                              std::uintptr_t set, std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels,
+                              std::int64_t size) {
+    return {rows,
+            checked_masking(options),
+            array<const std::uint64_t>(row_keys, rows.rows),
+            array<const std::uint64_t>(set, padded_size(1, set_size)),
+            set_size,
+            array<std::int64_t>(ids, size),
+            array<std::int64_t>(labels, size)};
+}
+
+// launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
 template <typename... Extra, typename Launch, typename... Names>
-void register_columns(py::module_& m, Launch launch, const Names&... names) {
+void register_kernels(py::module_& m, Launch launch, const Names&... names) {
+    m.def(
+        "causal_labels",
+        [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
+            launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
+                                array<std::int64_t>(labels, count)},
+                   extra...);
+        },
+        "ids"_a, "count"_a, "pad_id"_a, "labels"_a, names...);
     m.def(
         "pad_columns",
         [launch](const py::sequence& columns, std::int64_t rows, Extra... extra) {
@@ -187,7 +159,7 @@ void register_columns(py::module_& m, Launch launch, const Names&... names) {
         [launch](const py::sequence& columns, std::uintptr_t offsets, std::int64_t rows, std::int64_t out_size,
                  Extra... extra) {
             FlattenColumns call;
-            call.offsets = offsets_pointer(offsets, rows + 1);
+            call.offsets = array<const std::int64_t>(offsets, rows + 1);
             call.rows = rows;
             call.out_size = flat_size(rows, out_size);
             read_columns(columns, &call,
@@ -202,15 +174,11 @@ void register_columns(py::module_& m, Launch launch, const Names&... names) {
             const std::int64_t tokens = padded_size(rows, width);
             require_tokens(tokens, inner, item);
             require_tokens(flat_size(rows, out_size), inner, item);
-            launch(Unpad{pointer<const void>(padded, item, tokens * inner), offsets_pointer(offsets, rows), rows, width,
-                         inner, item, left, pointer<void>(out, item, out_size * inner), out_size},
+            launch(Unpad{rows_of(offsets, rows, width, left), pointer<const void>(padded, item, tokens * inner), inner,
+                         item, pointer<void>(out, item, out_size * inner), out_size},
                    extra...);
         },
         "padded"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "item"_a, "inner"_a, "out"_a, "out_size"_a, names...);
-}
-
-template <typename... Extra, typename Launch, typename... Names>
-void register_tokens(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "mask_layout",
         [launch](std::uintptr_t mask, std::size_t item, std::int64_t rows, std::int64_t width, std::uintptr_t state,
@@ -230,29 +198,54 @@ void register_tokens(py::module_& m, Launch launch, const Names&... names) {
         "take_tokens",
         [launch](std::uintptr_t values, std::int64_t size, std::int64_t token, std::uintptr_t indices,
                  std::int64_t count, std::uintptr_t out, Extra... extra) {
-            static_cast<void>(padded_size(size, token));
-            static_cast<void>(padded_size(count, token));
-            launch(TakeTokens{pointer<const void>(values, 1, size * token), size, token,
-                              array<const std::int64_t>(indices, count), count, pointer<void>(out, 1, count * token)},
+            const std::int64_t in_bytes = padded_size(size, token), out_bytes = padded_size(count, token);
+            launch(TakeTokens{pointer<const void>(values, 1, in_bytes), size, token,
+                              array<const std::int64_t>(indices, count), count, pointer<void>(out, 1, out_bytes)},
                    extra...);
         },
         "values"_a, "size"_a, "token"_a, "indices"_a, "count"_a, "out"_a, names...);
-}
-
-// launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
-template <typename... Extra, typename Launch, typename... Names>
-void register_kernels(py::module_& m, Launch launch, const Names&... names) {
     m.def(
-        "causal_labels",
-        [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
-            launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
-                                array<std::int64_t>(labels, count)},
+        "row_keys",
+        [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
+                 std::int64_t width, Side left, bool flat, std::uintptr_t out, Extra... extra) {
+            static_cast<void>(padded_size(1, values_size));
+            require(flat || padded_size(rows, width) == values_size, "rows * width must be values_size");
+            launch(RowKeys{rows_of(offsets, rows, width, left), array<const std::int64_t>(values, values_size),
+                           values_size, flat, array<std::uint64_t>(out, padded_size(rows, 1))},
                    extra...);
         },
-        "ids"_a, "count"_a, "pad_id"_a, "labels"_a, names...);
-    register_columns<Extra...>(m, launch, names...);
-    register_tokens<Extra...>(m, launch, names...);
-    register_philox<Extra...>(m, launch, names...);
+        "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "out"_a, names...);
+    m.def(
+        "philox_mask",
+        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
+                 std::int64_t width, Side left, bool flat, std::uintptr_t words, std::uintptr_t set,
+                 std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size,
+                 Extra... extra) {
+            static_cast<void>(padded_size(1, out_size));
+            require(flat ? flat_size(rows, out_size) == out_size : padded_size(rows, width) == out_size,
+                    "rows * width must be out_size");
+            launch(PhiloxMask{masked_rows(options, row_keys, rows_of(offsets, rows, width, left), set, set_size, ids,
+                                          labels, out_size),
+                              flat, words == 0 ? nullptr : array<const std::uint8_t>(words, out_size), out_size},
+                   extra...);
+        },
+        "options"_a, "row_keys"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "words"_a, "set"_a,
+        "set_size"_a, "ids"_a, "labels"_a, "out_size"_a, names...);
+    m.def(
+        "pad_masked",
+        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
+                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side left, std::uintptr_t set,
+                 std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
+                 std::uintptr_t attention_mask, Extra... extra) {
+            const std::int64_t size = padded_size(rows, width);
+            launch(PadMasked{masked_rows(options, row_keys, rows_of(offsets, rows, width, left), set, set_size, ids,
+                                         labels, size),
+                             array<const std::int64_t>(values, padded_size(1, values_size)), values_size, fill,
+                             array<std::int64_t>(attention_mask, 0)},
+                   extra...);
+        },
+        "options"_a, "row_keys"_a, "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "set"_a,
+        "set_size"_a, "fill"_a, "ids"_a, "labels"_a, "attention_mask"_a, names...);
 }
 
 }  // namespace quadrat::cuda

@@ -1,8 +1,7 @@
 // row_keys: what tells rows apart by their tokens. A sum, in whatever order the threads come: the CPU's bit for bit.
 #pragma once
 
-#include "../kernels/philox_mask.hpp"
-#include "warp.hpp"
+#include "kernel.cuh"
 
 namespace quadrat::cuda {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernel.cuh"
+#include "piece.hpp"
 #include "shape.hpp"
-#include "words.hpp"
 
 namespace quadrat::cuda {
 

@@ -9,6 +9,29 @@
 namespace quadrat {
 namespace {
 
+// Batches that rows are gathered into, one after the other.
+struct Batches {
+    const Budget& budget;
+    Batch* out;
+    Gathering batch = {};
+    std::int64_t begin = 0, count = 0;
+
+    void add(std::int64_t length) {
+        Gathering more = batch.with(length, budget);
+        if (batch.rows > 0 && !more.within(budget)) {
+            close();
+            more = batch.with(length, budget);
+        }
+        batch = more;
+    }
+
+    void close() {
+        out[count++] = {begin, begin + batch.rows, batch.cost(budget)};
+        begin += batch.rows;
+        batch = {};
+    }
+};
+
 // Batches, and their numbers from the costliest to the cheapest. keys, spare: for sorting.
 struct Balance {
     Span<const std::int64_t> lengths;
@@ -114,13 +137,7 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
             return {Code::out_of_range, row};
         }
     }
-    Gathering batch;
-    std::int64_t place = 0, found = 0;
-    const auto close = [&] {
-        batches[found++] = {place, place + batch.rows, batch.cost(budget)};
-        place += batch.rows;
-        batch = {};
-    };
+    Batches found{budget, batches};
     bool rising = false;
     for (std::int64_t first = 0; first < order.size; rising = !rising) {
         const Span<std::int64_t> rows{order.data + first, std::min(window, order.size - first)};
@@ -131,21 +148,15 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
         watch.stretches(rows.size, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {  // while the window is in the cache
                 prefetch(lengths.data + rows[std::min(i + 32, rows.size - 1)]);
-                const Gathering more = batch.with(lengths[rows[i]], budget);
-                if (batch.rows == 0 || more.within(budget)) {
-                    batch = more;
-                } else {
-                    close();
-                    batch = batch.with(lengths[rows[i]], budget);
-                }
+                found.add(lengths[rows[i]]);
             }
         });
         first += rows.size;
     }
-    if (batch.rows > 0) {
-        close();
+    if (found.batch.rows > 0) {
+        found.close();
     }
-    *count = found;
+    *count = found.count;
     return {};
 }
 

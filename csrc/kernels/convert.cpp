@@ -64,63 +64,37 @@ T number(S value) {
         return fits;                                                                                 \
     }
 
-using bool_t = std::uint8_t;  // one byte, 0 or 1, as NumPy and torch store it
 using std::int8_t, std::int16_t, std::int32_t, std::int64_t;
 using std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t;
 using float32_t = float;
 using float64_t = double;
 using float16_t = Half;
 
-#define QUADRAT_CONVERT_ALL_TO(T) \
-    QUADRAT_CONVERT(int8, T)      \
-    QUADRAT_CONVERT(uint8, T)     \
-    QUADRAT_CONVERT(int16, T)     \
-    QUADRAT_CONVERT(uint16, T)    \
-    QUADRAT_CONVERT(int32, T)     \
-    QUADRAT_CONVERT(uint32, T)    \
-    QUADRAT_CONVERT(int64, T)     \
-    QUADRAT_CONVERT(uint64, T)
-
-QUADRAT_CONVERT_ALL_TO(int8)
-QUADRAT_CONVERT_ALL_TO(uint8)
-QUADRAT_CONVERT_ALL_TO(int16)
-QUADRAT_CONVERT_ALL_TO(uint16)
-QUADRAT_CONVERT_ALL_TO(int32)
-QUADRAT_CONVERT_ALL_TO(uint32)
-QUADRAT_CONVERT_ALL_TO(int64)
-QUADRAT_CONVERT_ALL_TO(uint64)
-QUADRAT_CONVERT_ALL_TO(float32)
-QUADRAT_CONVERT_ALL_TO(float64)
-QUADRAT_CONVERT_ALL_TO(float16)
-QUADRAT_CONVERT(float64, float16)
-QUADRAT_CONVERT(float32, float16)
-QUADRAT_CONVERT(float16, float64)
-QUADRAT_CONVERT(float16, float32)
-QUADRAT_CONVERT(float64, float32)
+#define QUADRAT_TO_ALL(F, S) \
+    F(S, int8)               \
+    F(S, uint8)              \
+    F(S, int16) F(S, uint16) F(S, int32) F(S, uint32) F(S, int64) F(S, uint64) F(S, float32) F(S, float64) F(S, float16)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, int8)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, uint8)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, int16)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, uint16)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, int32)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, uint32)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, int64)
+QUADRAT_TO_ALL(QUADRAT_CONVERT, uint64)
 QUADRAT_CONVERT(float32, float64)
+QUADRAT_CONVERT(float32, float16)
+QUADRAT_CONVERT(float64, float32)
+QUADRAT_CONVERT(float64, float16)
+QUADRAT_CONVERT(float16, float32)
+QUADRAT_CONVERT(float16, float64)
 
-template <int bytes>
-bool copy(const void* source, void* target, std::int64_t count) {
-    copy_bytes(target, source, static_cast<std::size_t>(count) * bytes);
-    return true;
-}
-
-#define QUADRAT_INT_ROW(S)     \
-    {nullptr,                  \
-     convert_##S##_to_int8,    \
-     convert_##S##_to_uint8,   \
-     convert_##S##_to_int16,   \
-     convert_##S##_to_uint16,  \
-     convert_##S##_to_int32,   \
-     convert_##S##_to_uint32,  \
-     convert_##S##_to_int64,   \
-     convert_##S##_to_uint64,  \
-     convert_##S##_to_float32, \
-     convert_##S##_to_float64, \
-     convert_##S##_to_float16}
+#define QUADRAT_NAME(S, T) , convert_##S##_to_##T
+#define QUADRAT_INT_ROW(S) {nullptr QUADRAT_TO_ALL(QUADRAT_NAME, S)}
+#define QUADRAT_NO_INTS nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr
 
 constexpr Convert table[kind_count][kind_count] = {
-    QUADRAT_INT_ROW(uint8),  // bool: the bytes 0 and 1 read as numbers
+    QUADRAT_INT_ROW(uint8),  // bool: one byte, 0 or 1, as NumPy and torch store it
     QUADRAT_INT_ROW(int8),
     QUADRAT_INT_ROW(uint8),
     QUADRAT_INT_ROW(int16),
@@ -129,13 +103,16 @@ constexpr Convert table[kind_count][kind_count] = {
     QUADRAT_INT_ROW(uint32),
     QUADRAT_INT_ROW(int64),
     QUADRAT_INT_ROW(uint64),
-    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-     convert_float32_to_float64, convert_float32_to_float16},
-    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, convert_float64_to_float32,
-     nullptr, convert_float64_to_float16},
-    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, convert_float16_to_float32,
-     convert_float16_to_float64, nullptr},
+    {QUADRAT_NO_INTS, nullptr, convert_float32_to_float64, convert_float32_to_float16},
+    {QUADRAT_NO_INTS, convert_float64_to_float32, nullptr, convert_float64_to_float16},
+    {QUADRAT_NO_INTS, convert_float16_to_float32, convert_float16_to_float64, nullptr},
 };
+
+template <int bytes>
+bool copy(const void* source, void* target, std::int64_t count) {
+    copy_bytes(target, source, bytes_of(count, bytes));
+    return true;
+}
 
 }  // namespace
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bytes.hpp"
 #include "convert.hpp"
 #include "prefetch.hpp"
-#include "stream.hpp"
 
 namespace quadrat {
 namespace {
@@ -19,15 +19,15 @@ bool copy_blocks(const Row& row, bool plain, Convert convert, std::size_t out_it
     for (std::int64_t done = 0; done < row.length; done += block) {
         const std::int64_t count = std::min(block, row.length - done);
         const char* const source = static_cast<const char*>(row.data) + done * row.stride;
-        char* const target = out + static_cast<std::size_t>(done) * out_item;
+        char* const target = out + bytes_of(done, out_item);
         for (std::int64_t k = 0; k < count && !plain; ++k) {
-            std::memcpy(buffer + static_cast<std::size_t>(k) * item, source + k * row.stride, item);
+            std::memcpy(buffer + bytes_of(k, item), source + k * row.stride, item);
         }
         if (!convert(plain ? source : buffer, plain ? buffer : target, count)) {
             return false;
         }
         if (plain) {
-            stream_copy(target, buffer, static_cast<std::size_t>(count) * out_item);
+            stream_copy(target, buffer, bytes_of(count, out_item));
         }
     }
     return true;
@@ -61,7 +61,7 @@ Status check_offsets(Span<const std::int64_t> offsets, std::int64_t size, Longes
 Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_kind, void* out,
                  std::int64_t out_size) {
     const std::size_t out_item = item_size(out_kind);
-    const bool stream = streams(out_size, out_item);
+    const Copier copy(bytes_of(out_size, out_item));
     for (std::int64_t i = 0; i < rows.size; ++i) {
         const Row& row = rows[i];
         if (row.length == 0) {
@@ -79,29 +79,26 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
         }
         if (i + 1 < rows.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
             // A streamed output is not to be fetched at all.
-            const char* const next = static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item;
+            const char* const next = static_cast<char*>(out) + bytes_of(start[i + 1], out_item);
             const Row& after = rows[i + 1];
             prefetch_copy(after.data, after.length * static_cast<std::int64_t>(item_size(after.kind)),
-                          stream ? nullptr : next, after.length * static_cast<std::int64_t>(out_item));
+                          copy.streams() ? nullptr : next, after.length * static_cast<std::int64_t>(out_item));
         }
-        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * out_item;
+        char* const target = static_cast<char*>(out) + bytes_of(start[i], out_item);
         const std::size_t item = item_size(row.kind);
         const bool plain = (row.stride == static_cast<std::int64_t>(item) || row.length == 1) &&
                            reinterpret_cast<std::uintptr_t>(row.data) % item == 0;
         bool fits = true;
-        if (plain && !stream) {
+        if (plain && !copy.streams()) {
             fits = convert(row.data, target, row.length);
         } else if (plain && row.kind == out_kind) {
-            stream_copy(target, row.data, static_cast<std::size_t>(row.length) * item);
+            copy(target, row.data, bytes_of(row.length, item));
         } else {
             fits = copy_blocks(row, plain, convert, out_item, target);
         }
         if (!fits) {
             return {Code::out_of_range, i};
         }
-    }
-    if (stream) {
-        stream_fence();
     }
     return {};
 }

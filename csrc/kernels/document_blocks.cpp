@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "simd.hpp"
-#include "types.hpp"
 
 namespace quadrat {
 namespace {
@@ -15,27 +14,17 @@ struct Run {
     std::int64_t end;
 };
 
-// The documents in order, for tokens that are asked for in order.
-class Documents {
-public:
-    Documents(Span<const std::int64_t> offsets, std::int64_t total) : offsets_(offsets), total_(total) {}
-
-    Run of(std::int64_t token) {
-        while (next_ < offsets_.size && offsets_[next_] <= token) {
-            ++next_;
-        }
-        return {next_ == 0 ? 0 : offsets_[next_ - 1], next_ < offsets_.size ? offsets_[next_] : total_};
+// The tokens that one sees: of its document, those within reach. place: the document after that of a token before it,
+// or 0; it moves on.
+Run seen_by(std::int64_t token, Span<const std::int64_t> offsets, std::int64_t total, Reach reach,
+            std::int64_t* place) {
+    std::int64_t next = *place;
+    while (next < offsets.size && offsets[next] <= token) {
+        ++next;
     }
-
-private:
-    Span<const std::int64_t> offsets_;
-    std::int64_t total_;
-    std::int64_t next_ = 0;
-};
-
-Run seen_by(std::int64_t token, Run document, Reach reach) {
-    return {token - std::min(reach.before, token - document.begin),
-            token + std::min(reach.after, document.end - 1 - token) + 1};
+    *place = next;
+    const std::int64_t begin = next == 0 ? 0 : offsets[next - 1], end = next < offsets.size ? offsets[next] : total;
+    return {token - std::min(reach.before, token - begin), token + std::min(reach.after, end - 1 - token) + 1};
 }
 
 QUADRAT_CLONES std::int32_t* count_up(std::int64_t begin, std::int64_t end, std::int32_t* out) {
@@ -69,10 +58,11 @@ Status document_blocks(Span<const std::int64_t> offsets, std::int64_t total, Rea
         return status;
     }
     const std::int64_t columns = round_up(total, size.column) / size.column;
-    Documents firsts(offsets, total), lasts(offsets, total);
+    std::int64_t of_first = 0, of_last = 0;  // the documents after theirs
     for (std::int64_t row = 0; row * size.row < total; ++row) {
         const std::int64_t first = row * size.row, last = std::min(first + size.row, total) - 1;
-        const Run begins = seen_by(first, firsts.of(first), reach), ends = seen_by(last, lasts.of(last), reach);
+        const Run begins = seen_by(first, offsets, total, reach, &of_first),
+                  ends = seen_by(last, offsets, total, reach, &of_last);
         const Run any{begins.begin / size.column, round_up(ends.end, size.column) / size.column};
         Run all{round_up(ends.begin, size.column) / size.column, begins.end / size.column};
         if (all.begin >= all.end || first + size.row > total) {

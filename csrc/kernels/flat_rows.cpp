@@ -97,14 +97,14 @@ Status separate_rows(Span<const std::int64_t> start, Kind kind, const void* valu
         if (start[i] < 0 || start[i] >= out_size) {
             return {Code::bad_start, i};
         }
-        std::memcpy(static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item, value, item);
+        std::memcpy(static_cast<char*>(out) + bytes_of(start[i], item), value, item);
     }
     return {};
 }
 
 Status fill_ends(Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t inner, Kind kind,
                  const void* value, void* out, std::int64_t out_size) {
-    const std::size_t token = static_cast<std::size_t>(inner) * item_size(kind);
+    const std::size_t token = bytes_of(inner, item_size(kind));
     const Fill fill = find_fill(item_size(kind));
     for (std::int64_t i = 0; i + 1 < start.size; ++i) {
         const std::int64_t begin = start[i], end = start[i + 1];
@@ -115,7 +115,7 @@ Status fill_ends(Span<const std::int64_t> start, const std::int64_t* lengths, st
             return {Code::row_too_long, i};
         }
         if (const std::int64_t gap = end - begin - lengths[i]; gap > 0) {  // usually there is none
-            fill(static_cast<char*>(out) + static_cast<std::size_t>(begin + lengths[i]) * token, gap * inner, value);
+            fill(static_cast<char*>(out) + bytes_of(begin + lengths[i], token), gap * inner, value);
         }
     }
     return {};

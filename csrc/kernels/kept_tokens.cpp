@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <limits>
 
 #include "bytes.hpp"
 #include "simd.hpp"
-#include "stream.hpp"
 
 namespace quadrat {
 namespace {
 
+constexpr std::int64_t block = 16;  // tokens that are looked at together
+
 // Another thread may change the numbers. The fence keeps the compiler from reading them a second time.
 inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
-    copy_bytes(to, from, static_cast<std::size_t>(count) * sizeof *to);
+    copy_bytes(to, from, bytes_of(count, sizeof *to));
     std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
@@ -26,14 +26,13 @@ inline std::int64_t read_once(const std::int64_t* from) {
 
 // The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
 QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first) {
-    constexpr std::int64_t step = 16;
     // Unsigned: numbers of no token may be as large as they like.
     const auto* const number = reinterpret_cast<const std::uint64_t*>(indices.data);
     const std::uint64_t before = static_cast<std::uint64_t>(first) - static_cast<std::uint64_t>(at);
     std::int64_t end = at + 1;
-    for (; end + step <= indices.size; end += step) {
+    for (; end + block <= indices.size; end += block) {
         std::uint64_t other = 0;
-        for (std::int64_t k = end; k < end + step; ++k) {
+        for (std::int64_t k = end; k < end + block; ++k) {
             other |= number[k] ^ (before + static_cast<std::uint64_t>(k));
         }
         if (other != 0) {
@@ -46,12 +45,9 @@ QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::in
     return end;
 }
 
-constexpr std::int64_t block = 16;
-
 // Tokens of a few bytes, where calls for short runs would cost more than the tokens.
 template <std::size_t token>
 inline Status take_small(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     for (std::int64_t at = 0; at < indices.size; at += block) {
         const std::int64_t count = std::min(block, indices.size - at);
         std::int64_t number[block] = {};
@@ -62,7 +58,7 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
                 other |= number[k] ^ (number[0] + k);
             }
             if (other == 0) {
-                copy_bytes(out + at_byte(at), values + at_byte(number[0]), block * token);
+                copy_bytes(out + bytes_of(at, token), values + bytes_of(number[0], token), block * token);
                 continue;
             }
         }
@@ -70,7 +66,7 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
             if (number[k] < 0 || number[k] >= size) {
                 return {Code::out_of_range, at + k};
             }
-            copy_bytes(out + at_byte(at + k), values + at_byte(number[k]), token);
+            copy_bytes(out + bytes_of(at + k, token), values + bytes_of(number[k], token), token);
         }
     }
     return {};
@@ -79,15 +75,14 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
 // False where the places do not rise, or one is outside.
 template <std::size_t token>
 inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     std::int64_t written = 0;
     const auto clear_to = [&](std::int64_t end) {
         if (end - written >= block) {
-            fill_bytes(out + at_byte(written), 0, at_byte(end - written));
+            fill_bytes(out + bytes_of(written, token), 0, bytes_of(end - written, token));
             written = end;
         }
         for (; written < end; ++written) {
-            fill_bytes(out + at_byte(written), 0, token);
+            fill_bytes(out + bytes_of(written, token), 0, token);
         }
     };
     for (std::int64_t at = 0; at < indices.size; at += block) {
@@ -103,13 +98,13 @@ inline bool put_small(const char* values, Span<const std::int64_t> indices, char
         }
         if (count == block && number[block - 1] - number[0] == block - 1) {
             clear_to(number[0]);
-            copy_bytes(out + at_byte(number[0]), values + at_byte(at), block * token);
+            copy_bytes(out + bytes_of(number[0], token), values + bytes_of(at, token), block * token);
             written += block;
             continue;
         }
         for (std::int64_t k = 0; k < count; ++k) {
             clear_to(number[k]);
-            copy_bytes(out + at_byte(number[k]), values + at_byte(at + k), token);
+            copy_bytes(out + bytes_of(number[k], token), values + bytes_of(at + k, token), token);
             ++written;
         }
     }
@@ -117,47 +112,39 @@ inline bool put_small(const char* values, Span<const std::int64_t> indices, char
     return true;
 }
 
-#define QUADRAT_TOKEN(token)                                                                                    \
-    QUADRAT_CLONES Status take_##token(const char* values, std::int64_t size, Span<const std::int64_t> indices, \
-                                       char* out) {                                                             \
-        return take_small<token>(values, size, indices, out);                                                   \
-    }                                                                                                           \
-    QUADRAT_CLONES bool put_##token(const char* values, Span<const std::int64_t> indices, char* out,            \
-                                    std::int64_t size) {                                                        \
-        return put_small<token>(values, indices, out, size);                                                    \
+// The same for tokens of any size, a run at a time.
+Status take_runs(const char* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
+                 char* out) {
+    const Copier copy(bytes_of(indices.size, token));
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at);
+        if (first < 0 || first >= size) {
+            return {Code::out_of_range, at};
+        }
+        const std::int64_t length = end_of_run(indices, at, first) - at;
+        if (length > size - first) {
+            return {Code::out_of_range, at + size - first};
+        }
+        copy(out + bytes_of(at, token), values + bytes_of(first, token), bytes_of(length, token));
+        at += length;
     }
-QUADRAT_TOKEN(1)
-QUADRAT_TOKEN(2)
-QUADRAT_TOKEN(4)
-QUADRAT_TOKEN(8)
-
-struct Small {
-    decltype(&take_1) take = nullptr;
-    decltype(&put_1) put = nullptr;
-};
-
-// Nothing for tokens of another size.
-Small small_of(std::size_t token) {
-    constexpr Small sizes[] = {{}, {take_1, put_1}, {take_2, put_2}, {}, {take_4, put_4}, {}, {}, {}, {take_8, put_8}};
-    return token < std::size(sizes) ? sizes[token] : Small{};
+    return {};
 }
 
-// The same for tokens of any size, a run at a time.
 bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    const Copier copy(bytes(size));
+    const Copier copy(bytes_of(size, token));
     std::int64_t written = 0;
     for (std::int64_t at = 0; at < indices.size;) {
         const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
         if (first < written || first >= size || length > size - first) {
             return false;
         }
-        fill_bytes(out + bytes(written), 0, bytes(first - written));
-        copy(out + bytes(first), values + bytes(at), bytes(length));
+        fill_bytes(out + bytes_of(written, token), 0, bytes_of(first - written, token));
+        copy(out + bytes_of(first, token), values + bytes_of(at, token), bytes_of(length, token));
         written = first + length;
         at += length;
     }
-    fill_bytes(out + bytes(written), 0, bytes(size - written));
+    fill_bytes(out + bytes_of(written, token), 0, bytes_of(size - written, token));
     return true;
 }
 
@@ -178,27 +165,25 @@ inline Count count_of(const T* mask, std::int64_t width) {
     return {kept, bits <= 1};
 }
 
-constexpr std::int64_t step = 16;
-
 template <typename T>
 inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> out) {
     std::int64_t place = 0, at = 0;
-    // A step of all or of none is written, or leapt over, at once. In others each number is written to the next place,
+    // A block of all or of none is written, or leapt over, at once. In others each number is written to the next place,
     // and the next one over it if the mask does not keep it.
-    for (; at + step <= size && place + step <= out.size; at += step) {
+    for (; at + block <= size && place + block <= out.size; at += block) {
         std::int64_t kept = 0;
-        for (std::int64_t k = 0; k < step; ++k) {
+        for (std::int64_t k = 0; k < block; ++k) {
             kept += mask[at + k] != 0 ? 1 : 0;
         }
         std::int64_t* const target = out.data + place;
-        if (kept == step) {
-            for (std::int64_t k = 0; k < step; ++k) {
+        if (kept == block) {
+            for (std::int64_t k = 0; k < block; ++k) {
                 target[k] = at + k;
             }
-            place += step;
+            place += block;
         } else if (kept != 0) {
             std::int64_t found = 0;
-            for (std::int64_t k = 0; k < step; ++k) {
+            for (std::int64_t k = 0; k < block; ++k) {
                 target[found] = at + k;
                 found += mask[at + k] != 0 ? 1 : 0;
             }
@@ -217,31 +202,40 @@ inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> ou
     return {place == out.size ? Code::ok : Code::changed};
 }
 
-#define QUADRAT_MASK(T)                                                                                  \
-    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); } \
-    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {       \
-        return indices_of(mask, size, out);                                                              \
+// T: as large as a token, or the numbers of a mask.
+#define QUADRAT_ITEM(T)                                                                                         \
+    QUADRAT_CLONES Status take(std::T, const char* values, std::int64_t size, Span<const std::int64_t> indices, \
+                               char* out) {                                                                     \
+        return take_small<sizeof(std::T)>(values, size, indices, out);                                          \
+    }                                                                                                           \
+    QUADRAT_CLONES bool put(std::T, const char* values, Span<const std::int64_t> indices, char* out,            \
+                            std::int64_t size) {                                                                \
+        return put_small<sizeof(std::T)>(values, indices, out, size);                                           \
+    }                                                                                                           \
+    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); }        \
+    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {              \
+        return indices_of(mask, size, out);                                                                     \
     }
-QUADRAT_MASK(uint8_t)
-QUADRAT_MASK(uint16_t)
-QUADRAT_MASK(uint32_t)
-QUADRAT_MASK(uint64_t)
+QUADRAT_ITEM(uint8_t)
+QUADRAT_ITEM(uint16_t)
+QUADRAT_ITEM(uint32_t)
+QUADRAT_ITEM(uint64_t)
 
-// Calls f(mask) with the mask as integers of its size.
+// f of an integer of so many bytes; other() where there is none.
+template <typename F, typename Other>
+auto with_item(std::size_t item, F f, Other other) {
+    return item == 1   ? f(std::uint8_t{})
+           : item == 2 ? f(std::uint16_t{})
+           : item == 4 ? f(std::uint32_t{})
+           : item == 8 ? f(std::uint64_t{})
+                       : other();
+}
+
 template <typename F>
-Status with_item(const void* mask, std::size_t item, F f) {
-    switch (item) {
-        case 1:
-            return f(static_cast<const std::uint8_t*>(mask));
-        case 2:
-            return f(static_cast<const std::uint16_t*>(mask));
-        case 4:
-            return f(static_cast<const std::uint32_t*>(mask));
-        case 8:
-            return f(static_cast<const std::uint64_t*>(mask));
-        default:
-            return {Code::bad_argument};
-    }
+Status with_mask(const void* mask, std::size_t item, F f) {
+    return with_item(
+        item, [&](auto number) { return f(static_cast<const decltype(number)*>(mask)); },
+        [] { return Status{Code::bad_argument}; });
 }
 
 }  // namespace
@@ -251,26 +245,11 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    if (const Small small = small_of(token); small.take != nullptr) {
-        return small.take(source, size, indices, target);
-    }
-    const Copier copy(bytes(indices.size));
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at);
-        if (first < 0 || first >= size) {
-            return {Code::out_of_range, at};
-        }
-        const std::int64_t length = end_of_run(indices, at, first) - at;
-        if (length > size - first) {
-            return {Code::out_of_range, at + size - first};
-        }
-        copy(target + bytes(at), source + bytes(first), bytes(length));
-        at += length;
-    }
-    return {};
+    return with_item(
+        token, [&](auto item) { return take(item, source, size, indices, target); },
+        [&] { return take_runs(source, size, token, indices, target); });
 }
 
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
@@ -280,19 +259,18 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     }
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    const Small small = small_of(token);
-    if (small.put != nullptr ? small.put(source, indices, target, size)
-                             : put_runs(source, token, indices, target, size)) {
+    if (with_item(
+            token, [&](auto item) { return put(item, source, indices, target, size); },
+            [&] { return put_runs(source, token, indices, target, size); })) {
         return {};
     }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    fill_bytes(target, 0, bytes(size));
+    fill_bytes(target, 0, bytes_of(size, token));
     for (std::int64_t at = 0; at < indices.size; ++at) {
         const std::int64_t place = read_once(indices.data + at);
         if (place < 0 || place >= size) {
             return {Code::out_of_range, at};
         }
-        copy_bytes(target + bytes(place), source + bytes(at), token);
+        copy_bytes(target + bytes_of(place, token), source + bytes_of(at, token), token);
     }
     return {};
 }
@@ -302,7 +280,7 @@ Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<
     if (width < 0 || cu_seqlens.size < 1) {
         return {Code::bad_argument};
     }
-    return with_item(mask, item, [&](const auto* first) -> Status {
+    return with_mask(mask, item, [&](const auto* first) -> Status {
         *facts = {};
         cu_seqlens[0] = 0;
         for (std::int64_t row = 0; row + 1 < cu_seqlens.size; ++row) {
@@ -324,7 +302,7 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
     if (size < 0 || out.size < 0) {
         return {Code::bad_argument};
     }
-    return with_item(mask, item, [&](const auto* first) { return indices(first, size, out); });
+    return with_mask(mask, item, [&](const auto* first) { return indices(first, size, out); });
 }
 
 }  // namespace quadrat

@@ -141,7 +141,7 @@ Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t strea
         for (int i = 0; i < count; ++i) {
             const std::int64_t row = first + i;
             other[i] = row + static_cast<std::int64_t>(below(words, i, static_cast<std::uint64_t>(out.size - row)));
-            prefetch_to_write(out.data + other[i]);
+            prefetch<true>(out.data + other[i]);
         }
         for (int i = 0; i < count; ++i) {
             std::swap(out[first + i], out[other[i]]);

@@ -6,7 +6,6 @@
 
 #include "bit_tree.hpp"
 #include "order_rows.hpp"
-#include "packs_by_two.hpp"
 
 namespace quadrat {
 namespace {
@@ -137,6 +136,68 @@ private:
     }
 };
 
+// Packs with two limits by their room for tokens and for counts: a stack of packs for each pair that occurs, and a bit
+// that says so.
+class PacksByTwo {
+public:
+    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most) {
+        const std::int64_t pairs = (max_length + 1) * (most + 1);
+        return BitTree::words(pairs) + pairs + rows;
+    }
+
+    PacksByTwo(std::int64_t max_length, std::int64_t most, std::int64_t* scratch)
+        : width_(max_length + 1),
+          most_(most),
+          pairs_(width_ * (most + 1), reinterpret_cast<std::uint64_t*>(scratch)),
+          last_(scratch + BitTree::words(width_ * (most + 1))),
+          below_(last_ + width_ * (most + 1)) {}
+
+    // The pack that a row goes into.
+    std::int64_t place(std::int64_t length, std::int64_t count) {
+        std::int64_t room = none, counts = most_;
+        for (std::int64_t at = count; at <= most_;) {
+            const std::int64_t pair = pairs_.at_least(at * width_ + length);
+            if (pair == none) {
+                break;
+            }
+            const bool fits = pair % width_ >= length;
+            if (fits && (room == none || pair % width_ < room)) {
+                room = pair % width_;
+                counts = pair / width_;
+            }
+            at = pair / width_ + (fits ? 1 : 0);
+        }
+        const std::int64_t pack = room == none ? packs_++ : take(counts * width_ + room);
+        add(pack, (counts - count) * width_ + (room == none ? width_ - 1 : room) - length);
+        return pack;
+    }
+
+    std::int64_t packs() const { return packs_; }
+
+private:
+    std::int64_t width_;
+    std::int64_t most_;
+    BitTree pairs_;
+    std::int64_t* last_;   // by pair, where it occurs: the top of its stack
+    std::int64_t* below_;  // by pack
+    std::int64_t packs_ = 0;
+
+    std::int64_t take(std::int64_t pair) {
+        const std::int64_t pack = last_[pair];
+        last_[pair] = below_[pack];
+        if (last_[pair] == none) {
+            pairs_.remove(pair);
+        }
+        return pack;
+    }
+
+    void add(std::int64_t pack, std::int64_t pair) {
+        below_[pack] = pairs_.has(pair) ? last_[pair] : none;
+        last_[pair] = pack;
+        pairs_.insert(pair);
+    }
+};
+
 // The room of each pack, and the most of each sixteen, and so on up. A pack that holds nothing has all its room.
 class PacksInOrder {
 public:
@@ -201,7 +262,7 @@ private:
 };
 
 // pack_of[i] is the pack of order[i]. Writes the rows of each pack next to each other. cursor: room for all packs.
-void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int64_t packs, std::int64_t* cursor,
+void group(Span<std::int64_t> order, const std::int64_t* pack_of, std::int64_t packs, std::int64_t* cursor,
            std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
     std::fill(offsets, offsets + packs + 1, 0);
     watch.stretches(order.size, [&](std::int64_t begin, std::int64_t end) {
@@ -222,7 +283,7 @@ void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int
 
 // Calls place(length, first, end) for the rows of each length in an order by length. Few of them are looked at.
 template <typename Put>
-void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths, const Put& place) {
+void for_each_length(Span<std::int64_t> order, const std::int64_t* lengths, const Put& place) {
     for (std::int64_t first = 0, end = 0; first < order.size; first = end) {
         const std::int64_t length = lengths[order[first]];
         const auto is_same = [&](std::int64_t row) { return lengths[row] == length; };
@@ -231,43 +292,9 @@ void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths
             most *= 2;
         }
         const std::int64_t* const from = order.data + first;
-        end = std::partition_point(from + most / 2, std::min(from + most, order.end()), is_same) - order.data;
+        end = std::partition_point(from + most / 2, from + std::min(most, order.size - first), is_same) - order.data;
         place(length, first, end);
     }
-}
-
-std::int64_t pack_best_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
-                           std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
-    PacksByRoom packs(max_length, scratch, watch);
-    for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
-        packs.place(length, first, end - first);
-    });
-    packs.write(order.data, rows, offsets);
-    return packs.packs();
-}
-
-std::int64_t pack_first_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
-                            std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, Watch& watch) {
-    std::int64_t *const pack_of = scratch, *const cursor = pack_of + order.size;
-    PacksInOrder packs(order.size, max_length, cursor + order.size, watch);
-    for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
-        packs.place(length, first, end, pack_of);
-    });
-    group(order, pack_of, packs.packs(), cursor, rows, offsets, watch);
-    return packs.packs();
-}
-
-std::int64_t pack_by_two(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
-                         const SecondLimit& second, std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets,
-                         Watch& watch) {
-    std::int64_t *const pack_of = scratch, *const cursor = pack_of + order.size;
-    PacksByTwo packs(max_length, second.most, cursor + order.size);
-    for (std::int64_t i = 0; i < order.size; ++i) {
-        pack_of[i] = packs.place(lengths[order[i]], second.counts[order[i]]);
-        watch.after(cold);
-    }
-    group(order, pack_of, packs.packs(), cursor, rows, offsets, watch);
-    return packs.packs();
 }
 
 std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_length, const SecondLimit& second,
@@ -324,10 +351,31 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
     std::int64_t* const rest = order.end();
     std::iota(order.begin(), order.end(), std::int64_t{0});
     sort_rows(lengths.data, order, rows, watch);
-    const Span<const std::int64_t> longest_first{order.data, order.size};
-    *packs = counted ? pack_by_two(longest_first, lengths.data, max_length, second, rest, rows, offsets, watch)
-             : fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch)
-                                : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets, watch);
+    if (fit == Fit::best && !counted) {
+        PacksByRoom by_room(max_length, rest, watch);
+        for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
+            by_room.place(length, first, end - first);
+        });
+        by_room.write(order.data, rows, offsets);
+        *packs = by_room.packs();
+        return {};
+    }
+    std::int64_t *const pack_of = rest, *const cursor = pack_of + order.size, *const more = cursor + order.size;
+    if (counted) {
+        PacksByTwo by_two(max_length, second.most, more);
+        for (std::int64_t i = 0; i < order.size; ++i) {
+            pack_of[i] = by_two.place(lengths[order[i]], second.counts[order[i]]);
+            watch.after(cold);
+        }
+        *packs = by_two.packs();
+    } else {
+        PacksInOrder in_order(order.size, max_length, more, watch);
+        for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
+            in_order.place(length, first, end, pack_of);
+        });
+        *packs = in_order.packs();
+    }
+    group(order, pack_of, *packs, cursor, rows, offsets, watch);
     return {};
 }
 

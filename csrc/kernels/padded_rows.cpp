@@ -6,7 +6,6 @@
 #include "bytes.hpp"
 #include "convert.hpp"
 #include "simd.hpp"
-#include "stream.hpp"
 
 namespace quadrat {
 namespace {
@@ -68,6 +67,22 @@ Status check(Span<const Block> blocks, std::int64_t width, std::int64_t rows) {
     return left == 0 ? Status{} : Status{Code::bad_start, blocks.size};
 }
 
+// Calls write(row, gap) for each row and for how many tokens it is shorter than the width.
+template <typename Write>
+Status for_gaps(Span<const std::int64_t> lengths, std::int64_t width, Write write) {
+    if (width < 0) {
+        return {Code::bad_argument};
+    }
+    for (std::int64_t i = 0; i < lengths.size; ++i) {
+        const std::int64_t gap = width - lengths[i];
+        if (lengths[i] < 0 || gap < 0) {
+            return {Code::row_too_long, i};
+        }
+        write(i, gap);
+    }
+    return {};
+}
+
 // Copies of an item of any size: each copy doubles what there is to copy from.
 void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item) {
     copy_bytes(out, value, std::min(item, bytes));
@@ -93,46 +108,29 @@ void move(char* target, const char* source, std::size_t bytes, const Copier& cop
 }  // namespace
 
 Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out) {
-    if (width < 0) {
-        return {Code::bad_argument};
-    }
     const std::size_t item = item_size(kind);
     const Fill fill = find_fill(item);
     const std::uint64_t zero = 0;
     const std::uint8_t yes = 1;
     std::uint64_t one = 0;
     find_convert(Kind::bool_, kind)(&yes, &one, 1);
-    for (std::int64_t i = 0; i < lengths.size; ++i) {
-        const std::int64_t gap = width - lengths[i];
-        if (lengths[i] < 0 || gap < 0) {
-            return {Code::row_too_long, i};
-        }
-        char* const row = static_cast<char*>(out) + static_cast<std::size_t>(i * width) * item;
+    return for_gaps(lengths, width, [&](std::int64_t i, std::int64_t gap) {
+        char* const row = static_cast<char*>(out) + bytes_of(i * width, item);
         const std::int64_t before = side == Side::left ? gap : 0;
         fill(row, before, &zero);
-        fill(row + static_cast<std::size_t>(before) * item, lengths[i], &one);
-        fill(row + static_cast<std::size_t>(before + lengths[i]) * item, gap - before, &zero);
-    }
-    return {};
+        fill(row + bytes_of(before, item), lengths[i], &one);
+        fill(row + bytes_of(before + lengths[i], item), gap - before, &zero);
+    });
 }
 
 Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int64_t inner, Side side, Kind kind,
                  const void* value, void* out) {
-    if (width < 0) {
-        return {Code::bad_argument};
-    }
     const std::size_t item = item_size(kind);
     const Fill fill = find_fill(item);
-    for (std::int64_t i = 0; i < lengths.size; ++i) {
-        const std::int64_t gap = width - lengths[i];
-        if (lengths[i] < 0 || gap < 0) {
-            return {Code::row_too_long, i};
-        }
+    return for_gaps(lengths, width, [&](std::int64_t i, std::int64_t gap) {
         const std::int64_t first = i * width + (side == Side::right ? lengths[i] : 0);
-        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(first * inner) * item;
-        fill(target, gap * inner, value);
-    }
-    return {};
+        fill(static_cast<char*>(out) + bytes_of(first * inner, item), gap * inner, value);
+    });
 }
 
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
@@ -143,22 +141,21 @@ Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::
     if (const Status status = check(width, offsets, out_size); !status) {
         return status;
     }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const in = static_cast<const char*>(padded);
     char* const target = static_cast<char*>(out);
     const std::int64_t rows = offsets.size - 1;
     const std::int64_t first = rows == 0 ? out_size : offsets[0];
     const std::int64_t last = rows == 0 ? out_size : offsets[rows];
-    fill_bytes(target, 0, bytes(first));
+    fill_bytes(target, 0, bytes_of(first, token));
     // Where the batch has no padding, the rows are one.
     const bool whole = rows > 0 && last - first == rows * width;
-    const Copier copy(bytes(last - first));
+    const Copier copy(bytes_of(last - first, token));
     for (std::int64_t i = 0; i < rows; i += whole ? rows : 1) {
         const std::int64_t length = whole ? last - first : offsets[i + 1] - offsets[i];
-        const char* const source = in + bytes(whole ? 0 : padded_start(i, length, width, side));
-        copy(target + bytes(offsets[i]), source, bytes(length));
+        const char* const source = in + bytes_of(whole ? 0 : padded_start(i, length, width, side), token);
+        copy(target + bytes_of(offsets[i], token), source, bytes_of(length, token));
     }
-    fill_bytes(target + bytes(last), 0, bytes(out_size - last));
+    fill_bytes(target + bytes_of(last, token), 0, bytes_of(out_size - last, token));
     return {};
 }
 
@@ -178,7 +175,6 @@ Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t w
     if (width < 0 || offsets.size < 1) {
         return {Code::bad_argument};
     }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const source = static_cast<const char*>(padded);
     char* const target = static_cast<char*>(out);
     for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
@@ -189,7 +185,8 @@ Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t w
             if (place + (end - at) > offsets[row + 1]) {
                 return {Code::changed, row};
             }
-            copy_bytes(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
+            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
+                       bytes_of(end - at, token));
             place += end - at;
             at = end;
         }
@@ -208,13 +205,13 @@ Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t t
     if (const Status status = check(blocks, width, rows); !status) {
         return status;
     }
-    const std::size_t row_bytes = static_cast<std::size_t>(width) * token;
-    const Copier copy(static_cast<std::size_t>(rows) * row_bytes);
+    const std::size_t row_bytes = bytes_of(width, token);
+    const Copier copy(bytes_of(rows, row_bytes));
     const Fill plain = find_fill(item);
-    char* target = static_cast<char*>(out) + static_cast<std::size_t>(rows) * row_bytes;
+    char* target = static_cast<char*>(out) + bytes_of(rows, row_bytes);
     for (std::int64_t i = blocks.size; i-- > 0;) {
         const char* const source = static_cast<const char*>(blocks[i].data);
-        const std::size_t bytes = static_cast<std::size_t>(blocks[i].width) * token;
+        const std::size_t bytes = bytes_of(blocks[i].width, token);
         const auto count = static_cast<std::size_t>(blocks[i].rows);
         if (bytes == row_bytes) {
             target -= count * row_bytes;

@@ -6,17 +6,10 @@
 
 namespace quadrat {
 
-inline void prefetch(const void* address) {
+template <bool to_write = false>
+void prefetch(const void* address) {
 #if defined(__GNUC__)
-    __builtin_prefetch(address);
-#else
-    static_cast<void>(address);
-#endif
-}
-
-inline void prefetch_to_write(const void* address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address, 1);
+    __builtin_prefetch(address, to_write ? 1 : 0);
 #else
     static_cast<void>(address);
 #endif
@@ -36,9 +29,10 @@ T peek(const T* place) {
 inline constexpr std::int64_t bytes_ahead = 256;
 
 // Every line of `bytes` bytes.
-inline void prefetch_lines(const void* first, std::int64_t bytes) {
+template <bool to_write = false>
+void prefetch_lines(const void* first, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) {
-        prefetch(static_cast<const char*>(first) + at);
+        prefetch<to_write>(static_cast<const char*>(first) + at);
     }
 }
 
@@ -48,10 +42,7 @@ inline void prefetch_copy(const void* source, std::int64_t source_bytes, const v
                           std::int64_t target_bytes) {
     constexpr std::int64_t most = 4096;
     prefetch_lines(source, std::min(most, source == nullptr ? 0 : source_bytes));
-    const std::int64_t written = std::min(most, target == nullptr ? 0 : target_bytes);
-    for (std::int64_t at = 0; at < written; at += 64) {
-        prefetch_to_write(static_cast<const char*>(target) + at);
-    }
+    prefetch_lines<true>(target, std::min(most, target == nullptr ? 0 : target_bytes));
 }
 
 }  // namespace quadrat

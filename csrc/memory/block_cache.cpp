@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -19,9 +20,16 @@ namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t slots = 64;
 
+struct Busy {
+    std::atomic_flag held = ATOMIC_FLAG_INIT;
+
+    bool try_lock() { return !held.test_and_set(std::memory_order_acquire); }
+    void unlock() { held.clear(std::memory_order_release); }
+};
+
 // Waiting blocks, the longest waiting first.
 struct Cache {
-    std::atomic_flag busy = ATOMIC_FLAG_INIT;
+    Busy busy;
     std::array<Block, slots> blocks{};
     std::size_t count = 0;
     std::size_t bytes = 0;
@@ -43,23 +51,6 @@ Cache& cache() {
     static Cache& instance = *new Cache;
     return instance;
 }
-
-class TryGuard {
-public:
-    explicit TryGuard(Cache& cache) : cache_(cache), held_(!cache.busy.test_and_set(std::memory_order_acquire)) {}
-    ~TryGuard() {
-        if (held_) {
-            cache_.busy.clear(std::memory_order_release);
-        }
-    }
-    TryGuard(const TryGuard&) = delete;
-    TryGuard& operator=(const TryGuard&) = delete;
-    explicit operator bool() const { return held_; }
-
-private:
-    Cache& cache_;
-    bool held_;
-};
 
 Block allocate(std::size_t size) {
     void* const data = ::operator new(size, std::align_val_t{alignment}, std::nothrow);
@@ -92,7 +83,7 @@ Block acquire(std::size_t size) {
     size = std::max(size, alignment);
     if (size >= smallest_cached && size <= largest_cached) {
         Cache& all = cache();
-        const TryGuard guard(all);
+        const std::unique_lock guard(all.busy, std::try_to_lock);
         if (guard) {
             // The smallest that is large enough, but none that would waste more than it holds.
             std::size_t best = slots;
@@ -115,7 +106,7 @@ void release(Block block) {
     bool kept = false;
     Cache& all = cache();
     {
-        const TryGuard guard(all);
+        const std::unique_lock guard(all.busy, std::try_to_lock);
         if (guard && block.size >= smallest_cached && block.size <= largest_cached) {
             block.waiting = ++all.releases;
             while (all.count == slots || all.bytes + block.size > most_cached ||
@@ -134,14 +125,14 @@ void release(Block block) {
 
 std::size_t cached_bytes() {
     Cache& all = cache();
-    const TryGuard guard(all);
+    const std::unique_lock guard(all.busy, std::try_to_lock);
     return guard ? all.bytes : 0;
 }
 
 void trim() {
     Evicted evicted;
     Cache& all = cache();
-    const TryGuard guard(all);
+    const std::unique_lock guard(all.busy, std::try_to_lock);
     while (guard && all.count > 0) {
         evicted.add(all.take(0));
     }

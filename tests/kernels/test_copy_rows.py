@@ -12,7 +12,7 @@ from support.ingest import columns_of
 
 KINDS = _core.kinds
 FLOATS = ("float16", "float32", "float64")
-STREAM_THRESHOLD = 8 << 20  # bytes, as in csrc/kernels/stream.hpp
+STREAM_THRESHOLD = 8 << 20  # bytes, as in csrc/kernels/bytes.hpp
 LENGTHS = st.integers(0, 20) | st.sampled_from([31, 32, 33, 63, 64, 65, 80, 81, 255, 256, 257, 511, 513, 600])
 CARRIERS = (
     "plain", "strided", "reversed", "misaligned", "column", "read-only", "broadcast",

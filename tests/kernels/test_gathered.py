@@ -56,7 +56,7 @@ def test_as_the_oracle(guarded, *, dtype, shapes, extra, inner, in_place):
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_large_outputs_as_the_oracle(guarded, in_place):
-    """Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line."""
+    """Past the caches, see csrc/kernels/bytes.hpp: rows begin and end anywhere in a cache line."""
     shapes = [(1, 70), (2, (8 << 20) // 2 + 5), (1, (8 << 20) // 2 - 3), (1, 0)]
     width = (8 << 20) // 2 + 9
     blocks = [batch("uint8", shape) for shape in shapes]

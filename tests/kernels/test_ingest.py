@@ -38,7 +38,7 @@ def test_ints_of_every_size(interops, guarded, rows):
     stream=st.booleans(),
 )
 def test_ints_beyond_int64_where_uint64_is_wanted(interops, guarded, row, stream):
-    size = (1 << 20) if stream else len(row)  # of 8 MiB and more, see csrc/kernels/stream.hpp
+    size = (1 << 20) if stream else len(row)  # of 8 MiB and more, see csrc/kernels/bytes.hpp
     out = guarded("uint64", size)
     failure = columns_of([[], row], interops["exchange"]).flatten(0, out.address, KINDS.index("uint64"), size)
     bad = [position for position, number in enumerate(row) if not 0 <= number < 2**64]

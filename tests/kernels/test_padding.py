@@ -111,7 +111,7 @@ def test_fills_as_the_oracle(guarded, kind, *, lengths, extra, side, data):
 @pytest.mark.parametrize("side", SIDES)
 def test_large_outputs_are_filled_alike(guarded, kind, side):
     """And large attention masks."""
-    # Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line.
+    # Past the caches, see csrc/kernels/bytes.hpp: rows begin and end anywhere in a cache line.
     width = (8 << 20) // np.dtype(kind).itemsize // 3 + 5
     lengths = [0, 1, width - 70, width - 3, width]
     columns, values = ragged(lengths, kind)

@@ -40,7 +40,7 @@ def test_unpad_as_the_oracle(guarded, *, kind, lengths, extra, inner, side, befo
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("full", [False, True])
 def test_large_outputs_as_the_oracle(guarded, side, full):
-    """Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line."""
+    """Past the caches, see csrc/kernels/bytes.hpp: rows begin and end anywhere in a cache line."""
     width = (8 << 20) // 2 + 5
     lengths = [width] * 3 if full else [0, 1, width - 70, width - 3, width]
     padded = np.random.default_rng(0).integers(0, 256, (len(lengths), width), np.uint8)

@@ -7,11 +7,11 @@
 #include <functional>
 #include <limits>
 
+#include "../../kernels/bytes.hpp"
 #include "../../kernels/convert.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefetch.hpp"
-#include "../../kernels/stream.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {
@@ -65,7 +65,8 @@ const void* items_of(PyObject* owner) {
 // One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
 Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                         std::int64_t out_size) {
-    const bool stream = streams(out_size, item_size(kind)), nested = !column.trailing.empty();
+    const Copier copy(bytes_of(out_size, item_size(kind)));
+    const bool nested = !column.trailing.empty();
     for (std::int64_t i = 0; i < start.size; ++i) {
         const auto at = static_cast<std::size_t>(i);
         const Row& row = column.rows[at];
@@ -77,7 +78,7 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
                 static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
             const std::int64_t length = column.rows[at + 1].length, items = nested ? column.lengths[at + 1] : length;
             prefetch_copy(items_of(column.owners[at + 1].ptr()), items * static_cast<std::int64_t>(sizeof(PyObject*)),
-                          stream ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
+                          copy.streams() ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
         }
         Status status;
         if (row.data != nullptr) {
@@ -89,15 +90,12 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
             PyObject* const owner = column.owners[at].ptr();
             status = nested ? decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind}, span_of(column.trailing),
                                             column.inner, kind, target)
-                            : decode_row(owner, row, kind, target, stream);
+                            : decode_row(owner, row, kind, target, copy.streams());
         }
         if (!status) {
             status.row = i;
             return status;
         }
-    }
-    if (stream) {
-        stream_fence();
     }
     return {};
 }

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "../../kernels/bytes.hpp"
 #include "../../kernels/convert.hpp"
 #include "../../kernels/simd.hpp"
-#include "../../kernels/stream.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {

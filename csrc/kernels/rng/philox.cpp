@@ -28,15 +28,10 @@ inline void draw(const Philox& first, std::uint32_t* out) {
     for (int round = 0; round < philox_rounds; ++round) {
         QUADRAT_KEEP_LOOP
         for (int i = 0; i < lanes; ++i) {
-            const std::uint64_t one = static_cast<std::uint64_t>(philox_multiplier[0]) * c0[i];
-            const std::uint64_t two = static_cast<std::uint64_t>(philox_multiplier[1]) * c2[i];
-            c0[i] = static_cast<std::uint32_t>(two >> 32) ^ c1[i] ^ k0;
-            c1[i] = static_cast<std::uint32_t>(two);
-            c2[i] = static_cast<std::uint32_t>(one >> 32) ^ c3[i] ^ k1;
-            c3[i] = static_cast<std::uint32_t>(one);
+            philox_round(c0[i], c1[i], c2[i], c3[i], k0, k1);
         }
-        k0 += philox_weyl[0];
-        k1 += philox_weyl[1];
+        k0 += philox_weyl0;
+        k1 += philox_weyl1;
     }
     for (int group = 0; group < lanes; group += 8) {
         for (int i = 0; i < 8; ++i) {

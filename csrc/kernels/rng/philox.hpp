@@ -18,22 +18,26 @@ struct PhiloxWords {
 };
 
 inline constexpr int philox_rounds = 10;
-inline constexpr std::uint32_t philox_multiplier[2] = {0xD2511F53, 0xCD9E8D57};
-inline constexpr std::uint32_t philox_weyl[2] = {0x9E3779B9, 0xBB67AE85};
+// Added to the key before each round but the first.
+inline constexpr std::uint32_t philox_weyl0 = 0x9E3779B9, philox_weyl1 = 0xBB67AE85;
+
+QUADRAT_HOST_DEVICE inline void philox_round(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2, std::uint32_t& c3,
+                                             std::uint32_t k0, std::uint32_t k1) {
+    constexpr std::uint64_t first = 0xD2511F53, second = 0xCD9E8D57;
+    const std::uint64_t one = first * c0, two = second * c2;
+    c0 = static_cast<std::uint32_t>(two >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(two);
+    c2 = static_cast<std::uint32_t>(one >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(one);
+}
 
 QUADRAT_HOST_DEVICE inline PhiloxWords philox(const Philox& at) {
-    constexpr std::uint64_t first = philox_multiplier[0], second = philox_multiplier[1];
-    constexpr std::uint32_t step0 = philox_weyl[0], step1 = philox_weyl[1];
     std::uint32_t c0 = at.counter[0], c1 = at.counter[1], c2 = at.counter[2], c3 = at.counter[3];
     std::uint32_t k0 = at.key[0], k1 = at.key[1];
     for (int round = 0; round < philox_rounds; ++round) {
-        const std::uint64_t one = first * c0, two = second * c2;
-        c0 = static_cast<std::uint32_t>(two >> 32) ^ c1 ^ k0;
-        c1 = static_cast<std::uint32_t>(two);
-        c2 = static_cast<std::uint32_t>(one >> 32) ^ c3 ^ k1;
-        c3 = static_cast<std::uint32_t>(one);
-        k0 += step0;
-        k1 += step1;
+        philox_round(c0, c1, c2, c3, k0, k1);
+        k0 += philox_weyl0;
+        k1 += philox_weyl1;
     }
     return {{c0, c1, c2, c3}};
 }
