@@ -104,9 +104,8 @@ class PackingReport:
 def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any) -> PackingReport:
     """Check before training whether a transformers model gets the arguments that keep packed rows apart.
 
-    Attention, Mamba layers, linear attention and causal convolutions need different arguments. Without one of them rows
-    read each other, usually without an error. The check reads the config of the model and the code of its layers, and
-    makes a batch of two short rows with the collator.
+    Without one of them rows read each other, usually without an error. The check reads the config of the model and the
+    code of its layers, and makes a batch of two short rows with the collator.
 
     Args:
         model: a model of transformers, or a wrapper of one, for example a `PeftModel`.
@@ -229,9 +228,8 @@ def _of_recurrences(model: Any, given: dict[str, Any]) -> Iterator[PackingFindin
         name, states = type(layer).__name__, _states(layer)
         where = f"{name} ({counts[type(layer)]} in the model)"
         kept = [state for state in states if not _arrives(model, path, _RESETS[state][0])]
-        needed = dict.fromkeys(argument for argument, _ in map(_RESETS.__getitem__, states) if argument is not None)
-        missing = tuple(argument for argument in needed if argument not in given)
-        packages = [package for _, package in map(_RESETS.__getitem__, states)]
+        arguments, packages = zip(*map(_RESETS.__getitem__, states), strict=True)
+        missing = tuple(one for one in dict.fromkeys(arguments) if one is not None and one not in given)
         if kept:
             said = f"{where}: the installed transformers cannot reset its {' and '.join(kept)} between rows"
             yield PackingFinding("error", name, (), f"{said}: use padded batches")

@@ -86,8 +86,9 @@ def _batches(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, options: Namesp
         made = [corpus.tokens(part, tokenizer.model_input_names, max_length) for part in chosen]
     else:
         cut = {"truncation": max_length is not None, "max_length": max_length, "return_special_tokens_mask": True}
+        texts = [corpus.values(corpus.column).take(part).to_pylist() for part in chosen]
         # One by one, as a data set gives them: no two rows share an object.
-        made = [[dict(tokenizer(text, verbose=False, **cut)) for text in corpus.texts(part)] for part in chosen]
+        made = [[dict(tokenizer(text, verbose=False, **cut)) for text in part] for part in texts]
     made.sort(key=_tokens)
     return [made.pop(count // 2), *made]
 

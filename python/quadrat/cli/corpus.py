@@ -55,10 +55,6 @@ class Corpus:
             raise CommandError(f"{self.name}, row {row}: column {column!r} is null")
         return values
 
-    def texts(self, rows: Sequence[int]) -> list[str]:
-        """The texts at `rows`."""
-        return list(self.values(self.column).take(rows).to_pylist())
-
     def tokens(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
         """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`."""
         used = {name: name for name in names if name in self.table.column_names} | {"input_ids": self.column}

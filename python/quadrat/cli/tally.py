@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 import quadrat
-from quadrat.cli.batch_sizes import Sizes, is_unlabelled, sizes_of
+from quadrat.cli.batch_sizes import COUNTED, Sizes, is_unlabelled, sentences, sizes_of
 from quadrat.cli.command import complain, listed
-from quadrat.cli.inference import COUNTED, sentences
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.waits import EVALUATION, TRAINING, Waits, gains, loop_sentences, merged_loops
 from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget

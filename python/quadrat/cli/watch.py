@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import quadrat
+from quadrat.cli.batch_sizes import PATCHES, patch_tokenizers
 from quadrat.cli.command import complain, one_line
-from quadrat.cli.inference import PATCHES, patch_tokenizers
 from quadrat.cli.tally import OPTIONS, TALLY, finish, merged, say, show
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
