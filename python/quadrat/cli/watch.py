@@ -132,7 +132,8 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.token_batches import loader_by_tokens
 
-    TALLY.options.update({"--max-tokens", "--shapes", "--attention", "--trim"}.intersection(OPTIONS.of_trainer))
+    own = ("--max-tokens", "--shapes", "--attention", "--trim")
+    TALLY.options.update(name for name in OPTIONS.of_trainer if name in own)
     try:
         if not isinstance(loader.collate_fn, Collator):
             name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)
