@@ -48,7 +48,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     Features are mappings with `input_ids`, or bare rows of ids. A column `chinese_ref` may name the positions that
     continue the word before them; other columns are left out. The result is a dict of `input_ids` and `labels`, int64,
     `[rows, width]`; labels are -100 where nothing is masked. Words are shuffled by Python's `random`, or with a `seed`
-    by the collator's own generator.
+    by the collator's own generator. Errors are those of transformers, with hints.
 
     Args:
         tokenizer: a tokenizer of transformers with a mask token.
@@ -56,18 +56,13 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         mlm_probability, mask_replace_prob, random_replace_prob, pad_to_multiple_of, return_tensors, seed, deferred: as
             in `DataCollatorForLanguageModeling`, of words.
 
-    Raises:
-        ValueError, TypeError, AttributeError, ...: as in transformers, with hints added.
-
     Examples:
         >>> import quadrat, tokenizers, transformers
         >>> words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "bark": 5, "##ing": 6, "dogs": 7}
         >>> pieces = tokenizers.Tokenizer(tokenizers.models.WordPiece(words))
         >>> pieces.normalizer = tokenizers.normalizers.BertNormalizer()
         >>> tokenizer = transformers.BertTokenizerFast(tokenizer_object=pieces)
-        >>> collator = quadrat.DataCollatorForWholeWordMask(
-        ...     tokenizer, mlm_probability=0.5, mask_replace_prob=1.0, random_replace_prob=0.0
-        ... )
+        >>> collator = quadrat.DataCollatorForWholeWordMask(tokenizer, mask_replace_prob=1.0, random_replace_prob=0.0)
         >>> batch = collator([[2, 7, 5, 6, 3]])
         >>> masked = batch["input_ids"] == tokenizer.mask_token_id
         >>> bool(masked[0, 2] == masked[0, 3])  # "bark" and "##ing" are masked together

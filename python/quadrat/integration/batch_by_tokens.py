@@ -96,20 +96,18 @@ def batch_by_tokens(
             rows are in a batch, for a second call, and for a row above `max_tokens`.
 
     Examples:
-        >>> import quadrat, tempfile
-        >>> from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-        >>> rows = [{"input_ids": [5] * (1 + 7 * i % 50), "labels": 0} for i in range(64)]
-        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-        >>> model = BertForSequenceClassification(BertConfig(vocab_size=64, **sizes))
-        >>> args = TrainingArguments(tempfile.mkdtemp(), report_to="none", disable_tqdm=True, save_strategy="no")
+        >>> import quadrat, tempfile, torch
+        >>> from transformers import Trainer, TrainingArguments
+        >>> rows = [{"input_ids": [5] * (1 + 7 * i % 50)} for i in range(64)]
+        >>> model, args = torch.nn.Linear(1, 1), TrainingArguments(tempfile.mkdtemp(), report_to="none")
         >>> def pad(features):
         ...     return {"input_ids": quadrat.pad([one["input_ids"] for one in features], return_tensors="pt")}
         >>> trainer = Trainer(model, args, train_dataset=rows, data_collator=pad)
         >>> batches = quadrat.batch_by_tokens(trainer)
         >>> batches.max_tokens, batches.steps_before, batches.steps
         (255, 8, 8)
-        >>> from torch.utils.data import DataLoader
-        >>> loader = quadrat.batch_by_tokens(DataLoader(rows, batch_size=8, shuffle=True, collate_fn=pad), 256)
+        >>> loader = torch.utils.data.DataLoader(rows, batch_size=8, shuffle=True, collate_fn=pad)
+        >>> loader = quadrat.batch_by_tokens(loader, 256)
         >>> len(loader), sum(len(batch["input_ids"]) for batch in loader)
         (8, 64)
     """
@@ -181,8 +179,9 @@ def _check(trainer: Any) -> None:
         require_usual(trainer, ["get_train_dataloader"], "chooses rows")
         try:
             require_usual(trainer, ["_get_train_sampler"], "chooses rows")
-        except ValueError:
-            if not _chooses_as_usual(trainer):
+        except ValueError:  # for one that returns what Trainer's does, as many rows of the same kind
+            own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
+            if type(own) is not type(usual) or len(own) != len(usual) or getattr(own, "replacement", False):
                 raise
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
@@ -195,12 +194,6 @@ def _check_texts(trainer: Any, base: type) -> None:
     chosen = getattr(trainer.args.batch_sampler, "value", trainer.args.batch_sampler)
     if chosen != "batch_sampler":
         raise ValueError(f"batch_sampler={chosen!r} promises which rows a batch has together: its batches stay")
-
-
-def _chooses_as_usual(trainer: Any) -> bool:
-    """True if a `_get_train_sampler` of a subclass returns what Trainer's does, as many rows of the same kind."""
-    own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
-    return type(own) is type(usual) and len(own) == len(usual) and not getattr(own, "replacement", False)
 
 
 def _without_unused(trainer: Any, dataset: Any) -> Any:

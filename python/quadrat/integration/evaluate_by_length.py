@@ -72,9 +72,8 @@ class LongestFirst(Sampler[int]):
 def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     """Have `evaluate` and `predict` of a Trainer read the longest rows first; predictions and labels stay in order.
 
-    A mean over rows of a loss that is a mean over rows stays the same, with several processes too. A dataset without
-    lengths, such as one without `column` or an `IterableDataset`, is read as before, with a warning. Raises ValueError
-    for a Trainer that evaluates in its own way.
+    A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before, with a warning.
+    Raises ValueError for a Trainer that evaluates in its own way.
     """
     require_usual(trainer, _METHODS, "evaluates")
     args = trainer.args

@@ -28,10 +28,7 @@ def patch_flash_attn() -> Patch:
 
     They are replaced in all modules of flash-attn and transformers, also in modules that are loaded later.
     `unpad_input` returns as many values as that of the installed flash-attn. Names that other modules imported earlier
-    do not change: call this before `from flash_attn.bert_padding import ...`.
-
-    Returns:
-        A context manager, as `quadrat.patch` does.
+    do not change: call this before `from flash_attn.bert_padding import ...`. It is undone like `quadrat.patch`.
 
     Raises:
         ModuleNotFoundError: when flash-attn is not installed.

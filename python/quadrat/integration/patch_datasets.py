@@ -34,10 +34,8 @@ def patch_datasets() -> Patch:
     fewer than 8 rows of a shard; and for a while after other code has read a row.
 
     Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
-    "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself.
-
-    Returns:
-        A context manager, as `quadrat.patch` does.
+    "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself. The patch is
+    undone like that of `quadrat.patch`.
 
     Examples:
         >>> import datasets, quadrat

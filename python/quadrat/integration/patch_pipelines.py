@@ -56,6 +56,11 @@ def reason_against(pipeline: Any, batch_size: Any) -> str | None:
     return None
 
 
+def usual_budget(batch_size: int, lengths: IntArray) -> int:
+    """As many tokens as so many rows of mean length have, and at least those of the longest row."""
+    return max(int(lengths.max()), math.ceil(batch_size * float(lengths.mean())))
+
+
 class _Outputs:
     """The outputs of the items of a loader, in their order, computed in batches of items of similar length."""
 
@@ -80,7 +85,7 @@ class _Outputs:
             self._compute,
             map(_Row(), self._loader),  # which goes on after an error
             collator=list,
-            max_tokens="auto" if self._batch_size == 1 else self._budget,
+            max_tokens="auto" if self._batch_size == 1 else functools.partial(usual_budget, self._batch_size),
             window=self._window,
         )
         return made
@@ -90,9 +95,6 @@ class _Outputs:
         function, params = iterator.infer, iterator.params
         self._finish = lambda output, *_: function(output, **params)
         iterator.infer, iterator.params = _same, {}
-
-    def _budget(self, lengths: IntArray) -> int:
-        return max(int(lengths.max()), math.ceil(self._batch_size * float(lengths.mean())))
 
     def _compute(self, rows: list[dict[str, Any]]) -> list[Any]:
         try:

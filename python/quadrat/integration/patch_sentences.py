@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,10 +16,9 @@ from sentence_transformers.util import batch_to_device
 
 from quadrat.batching.any_loop import by_length
 from quadrat.input.rows import MAIN
-from quadrat.integration.patch_pipelines import Told, log
+from quadrat.integration.patch_pipelines import Told, log, usual_budget
 from quadrat.integration.switch import Swap, Switch
 from quadrat.ops.pad import pad
-from quadrat.support.arrays import IntArray
 from quadrat.support.tensors import is_tensor
 
 _WINDOW = 2048  # texts that are one batch for the loop
@@ -86,7 +84,7 @@ class InWindows:
                 kept[_TOKENS] = [values[:size] for values, size in zip(made[_TOKENS], sizes, strict=True)]
             return kept
 
-        batches = by_length(rows, collator=self.collated, max_tokens=self._budget)
+        batches = by_length(rows, collator=self.collated, max_tokens=functools.partial(usual_budget, self._batch_size))
         outputs = batches.restore([computed(batch) for _, batch in batches])
         return {**outputs, _MASK: [row[_MASK] for row in rows]}
 
@@ -94,10 +92,6 @@ class InWindows:
         """A batch of the rows."""
         fills = {MAIN: self._model.tokenizer.pad_token_id, "token_type_ids": self._model.tokenizer.pad_token_type_id}
         return {name: pad([row[name] for row in rows], padding_value=fills.get(name, 0)) for name in rows[0]}
-
-    def _budget(self, lengths: IntArray) -> int:
-        usual: int = math.ceil(self._batch_size * float(lengths.mean()))
-        return max(int(lengths.max()), usual)
 
 
 def _reasons_against(model: Any, cls: type, inputs: Any, given: dict[str, Any]) -> Iterator[str]:

@@ -21,9 +21,7 @@ def patch_tokenizers() -> Patch:
     `tokenizer.pad(...)` and `tokenizer(texts, padding=True, return_tensors="pt")` then use `tokenizer_pad` and
     `convert_to_tensors`. Results and errors do not change, and tokenizers that were made earlier are patched too.
     Classes that override `pad`, and subclasses of `BatchEncoding` that override `convert_to_tensors`, do not change.
-
-    Returns:
-        A context manager, as `quadrat.patch` does.
+    The patch is undone like that of `quadrat.patch`.
 
     Examples:
         >>> import quadrat

@@ -35,7 +35,8 @@ def patch_transformers(
     quadrat has, in every module of transformers, also in modules that are loaded later. A `Trainer` without
     `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container and groups rows by
     length with quadrat's samplers. Names that were imported earlier and existing collators do not change: call this
-    before `from transformers import ...`, or give existing collators to `from_transformers`.
+    before `from transformers import ...`, or give existing collators to `from_transformers`. The patch is undone like
+    that of `quadrat.patch`.
 
     Args:
         datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
@@ -45,15 +46,11 @@ def patch_transformers(
         feature_extractors: whether to patch `feature_extractor.pad(...)` too, which feature extractors also call
             themselves; classes that override `pad`, `_pad` or `_truncate` do not change.
         pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
-            masked tokens, question answering) compute several inputs in batches of rows of similar length, with as many
-            tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results come in the order
-            of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
-            padding. Datasets and generators are read up to 2,048 rows ahead. `SentenceTransformer.encode` and
-            `CrossEncoder.predict` do so, too, if sentence-transformers is installed. The logger `quadrat` warns of
-            pipelines and models that do not change.
-
-    Returns:
-        A context manager, as `quadrat.patch` does.
+            masked tokens, question answering), and `SentenceTransformer.encode` and `CrossEncoder.predict`, compute
+            several inputs in batches of rows of similar length, with as many tokens as `batch_size` rows of mean length
+            have, or 32 rows if `batch_size` is 1. Results keep the order of the inputs, and are those of
+            `batch_size=1` to floating-point rounding, if the model does not read padding. Datasets and generators are
+            read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines and models that do not change.
 
     Examples:
         >>> import quadrat, transformers

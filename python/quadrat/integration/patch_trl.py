@@ -16,14 +16,11 @@ def patch_trl() -> Patch:
 
     `SFTTrainer`, `DPOTrainer`, `RewardTrainer`, `KTOTrainer` and `TPOTrainer` without `data_collator` then use
     quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, also in modules that are loaded later.
-    Names that were imported earlier do not change: call this before `from trl... import DataCollator...`.
+    Names that were imported earlier do not change: call this before `from trl... import DataCollator...`. The patch
+    is undone like that of `quadrat.patch`.
 
     An `SFTTrainer` that packs rows or leaves the padding out (`packing`, `padding_free`) is checked when it is made: if
-    the model does not keep rows apart, the logger `quadrat` warns, with what is missing; see
-    `quadrat.varlen.check_packing`.
-
-    Returns:
-        A context manager, as `quadrat.patch` does.
+    the model does not keep rows apart, the logger `quadrat` warns; see `quadrat.varlen.check_packing`.
 
     Raises:
         ModuleNotFoundError: when TRL is not installed.

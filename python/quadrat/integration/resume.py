@@ -1,7 +1,6 @@
 """Where a Trainer is in a stream: the state of each worker process after the batches that were trained on.
 
-A worker sends its state with each batch, because it reads ahead. The main process takes the two apart, and keeps a
-state until its batch has been trained on.
+A worker reads ahead, and sends its state with each batch. The main process keeps it until that has been trained on.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
     if trainer_of_texts(trainer) is not None:
         return _lengths_of_texts(collator, dataset)
     if trim or getattr(collator, "trim", False):
-        names = (column, MASK) if makes_labels(collator) or has_decoder(trainer) else (column, MASK, LABELS)
+        made = isinstance(collator, originals.DataCollatorForLanguageModeling)  # labels, whatever is stored
+        names = (column, MASK) if made or has_decoder(trainer) else (column, MASK, LABELS)
         return in_batches(parts_of(dataset, names), choices=choices)
     if getattr(collator, "padding", None) == "max_length":
         raise ValueError(
@@ -99,13 +100,8 @@ def has_choices(trainer: Any) -> bool:
     return any("MultipleChoice" in type(one).__name__ for one in (trainer.data_collator, trainer.model))
 
 
-def makes_labels(collator: Any) -> bool:
-    """True if labels come from the tokens, whatever is stored."""
-    return isinstance(collator, originals.DataCollatorForLanguageModeling)
-
-
 def has_decoder(trainer: Any) -> bool:
-    """True if labels are not those of the tokens, but of a decoder."""
+    """True if labels are those of a decoder."""
     return bool(getattr(getattr(trainer.model, "config", None), "is_encoder_decoder", False))
 
 
@@ -133,10 +129,9 @@ def trim_batches(trainer: Any) -> None:
 
 
 def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool) -> None:
-    """Have a sampler of a Trainer that groups training rows by length go by what they take in a batch, trimmed or not.
+    """Have a sampler of a Trainer that groups rows by length go by what they take in a batch; `say` is told why not.
 
-    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed. `say` is
-    told, once, why others stay.
+    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
     """
     if not trim and not has_choices(trainer):
         return

@@ -81,8 +81,11 @@ def plan_batches(
     Without a budget, a batch has `size` rows. world, accumulated: the number of processes, and of the batches of a
     step in each. See `batch_by_tokens` for the rest.
     """
-    cost = _cost_of(attention, trainer.model)
-    collator = trainer.data_collator
+    if isinstance(attention, str) and attention == "auto":
+        attention = trainer.model
+        if attention is None:
+            raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
+    cost, collator = attention_of(attention), trainer.data_collator
     trim = trim or getattr(collator, "trim", False)
     if trim and joins_rows(collator):
         raise ValueError(
@@ -111,17 +114,7 @@ def plan_batches(
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
     stored = 0 if trim or texts or lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
-    return TokenBatches(
-        *numbers, alike=narrow == wide, changed=sampler is not None, stored=stored, attention=cost
-    ), sampler
-
-
-def _cost_of(attention: Any, model: Any) -> AttentionCost | None:
-    if isinstance(attention, str) and attention == "auto":
-        if model is None:
-            raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
-        attention = model
-    return attention_of(attention)
+    return TokenBatches(*numbers, narrow == wide, sampler is not None, stored, cost), sampler
 
 
 def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:

@@ -98,9 +98,7 @@ class BatchLayout(NamedTuple):
 
 
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
-    """The kind that rows of these kinds become when converted through Python numbers, as the reference does: any
-    integers int64, floats `float_kind`, bools bool; None for mixtures and for no numbers at all.
-    """
+    """The kind that these kinds become by way of Python numbers; None for mixtures and for no numbers at all."""
     if not kinds:
         return None
     if not kinds & ~INTS:

@@ -21,10 +21,7 @@ _PACKAGES = frozenset({"einops", "flash_attn", "jax", "tensorflow", "trl"}.union
 
 @contextlib.contextmanager
 def needs(what: str, extra: str | None = None) -> Iterator[None]:
-    """Surrounds imports: the error for a missing package says that `what` needs it, and how to install it.
-
-    It is installed by quadrat's `extra` if that has it, else by its own name.
-    """
+    """Surrounds imports: the error for a missing package says that `what` needs it, and which `extra` installs it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,7 +1,4 @@
-"""The random generators that the reference draws from, where their draws are known to the compiled code.
-
-Known means compared: a private generator of each kind draws here as the library itself does, once per process.
-"""
+"""The random generators that the reference draws from, if the compiled code draws the same: tried once a process."""
 
 from __future__ import annotations
 
@@ -127,9 +124,7 @@ _lock = threading.Lock()
 
 
 def lacks_generator(collator: Any, framework: Framework | None) -> bool:
-    """True if a collator has yet to make its generator, also in place of one of another library than `framework`, or of
-    another process. None: any generator is good.
-    """
+    """True if a collator lacks a generator of this process for `framework`; None: any generator is good."""
     if framework is None or collator.generator is None:
         return collator.generator is None
     kind: type = np.random.Generator if framework == "np" else sys.modules["torch"].Generator
