@@ -31,10 +31,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str
 
     Returns:
         A dict of tensors, `[rows]` or `[rows, length]`; `label` (int64 or float32) and `label_ids` become `labels`,
-        first in the batch.
-
-    Raises:
-        ValueError, ...: as in transformers, with the column, the row and the lengths added.
+        first in the batch. Errors are those of transformers, with the column, the row and the lengths.
 
     Examples:
         >>> import quadrat

@@ -28,13 +28,13 @@ from quadrat.support.kinds import Framework
 class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLanguageModeling):
     """Pad features and make labels of their tokens; replaces the transformers class.
 
-    The result is that of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`, int64 `[rows,
-    width]`. Masked language modelling draws the same random numbers as transformers, from the same generator, and
-    leaves the generator in the same state. Features are mappings, or bare rows of token ids.
+    Result and errors are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`, int64
+    `[rows, width]`; errors name the column, the row and the lengths. Masked language modelling draws the same random
+    numbers, from the same generator, and leaves it in the same state. Features are mappings, or bare rows of token ids.
 
-    Whole-word masking takes time linear in the length, and accepts rows of different lengths. Besides `offset_mapping`
-    it reads a column `word_ids` (the number of each token's word, None for special tokens). That column also works for
-    byte-level and metaspace tokenizers, whose offsets leave no gap between words.
+    Whole-word masking accepts rows of different lengths. Besides `offset_mapping` it reads a column `word_ids` (the
+    number of each token's word, None for special tokens), also of byte-level and metaspace tokenizers, whose offsets
+    leave no gap between words.
 
     Args:
         tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in `DataCollatorWithPadding`. The
@@ -62,9 +62,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         row_key: with "philox": the column with an integer per row, such as its number in the dataset, which the batch
             does not contain. By default the key is a 64-bit hash of the row's tokens: equal rows have equal masks
             within an epoch.
-
-    Raises:
-        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> import quadrat, tokenizers

@@ -98,9 +98,9 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorForTokenClassification):
     """Pad features and the labels of their tokens; replaces the transformers class.
 
-    The result is that of `transformers.DataCollatorForTokenClassification`: one tensor per column, `[rows, width]` for
-    the columns that the tokenizer pads and for `label` or `labels`. Labels are int64, padded with `label_pad_token_id`,
-    and last in the batch.
+    Result and errors are those of `transformers.DataCollatorForTokenClassification`: one tensor per column, `[rows,
+    width]` for the columns that the tokenizer pads and for `label` or `labels`. Labels are int64, padded with
+    `label_pad_token_id`, and last in the batch. Errors name the column, the row and the lengths.
 
     Args:
         tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
@@ -111,9 +111,6 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
         kwargs_for, align_to, total_length, continue_positions: likewise.
-
-    Raises:
-        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> import quadrat, tokenizers, transformers
@@ -187,10 +184,10 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     """Pad features, and their labels to the longest row of labels; replaces the transformers class.
 
-    The result is that of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per column,
+    Result and errors are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per column,
     `[rows, width]` for the columns that the tokenizer pads; then `labels`, `[rows, label width]`, int64, padded with
     `label_pad_token_id`, or None if the features have neither `label` nor `labels`; then `decoder_input_ids` if `model`
-    makes them.
+    makes them. Errors name the column, the row and the lengths.
 
     Args:
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
@@ -198,9 +195,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
             `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of `pad_values` are padded
             like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
-
-    Raises:
-        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> import quadrat, tokenizers, transformers
@@ -241,14 +235,12 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
 
 def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: Any) -> Any:
-    model = collator.model
-    if model is None or not hasattr(model, "prepare_decoder_input_ids_from_labels"):
+    if not hasattr(collator.model, "prepare_decoder_input_ids_from_labels"):
         return batch
     if isinstance(batch, DeferredBatch):
         batch = batch.to("cpu")  # the model makes its ids of labels that are there
-    labels = batch.data["labels"]
-    if labels is not None:
-        batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
+    if (labels := batch.data["labels"]) is not None:
+        batch["decoder_input_ids"] = collator.model.prepare_decoder_input_ids_from_labels(labels=labels)
     return batch
 
 
@@ -256,17 +248,15 @@ def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: An
 class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMultipleChoice):
     """Pad the choices of every example to one length; replaces the transformers class.
 
-    The result is that of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one row per
-    choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right choice. The
-    result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`, int64.
-    Features do not change; before 5.23 transformers removes the labels from them.
+    Result and errors are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one row
+    per choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right choice.
+    The result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`,
+    int64. Errors name the column, the example, the choice and the lengths. Features do not change; before 5.23
+    transformers removes the labels from them.
 
     Args:
         tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
             `DataCollatorWithPadding`.
-
-    Raises:
-        ValueError, TypeError, ...: as in transformers, with the column, example, choice and lengths added.
 
     Examples:
         >>> import quadrat, tokenizers, transformers

@@ -37,16 +37,14 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
     The result is that of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and `labels`, `[rows,
     width]` int64, `perm_mask` and `target_mapping`, `[rows, width, width]` float32. Only `input_ids` of the features
     are read; features may also be bare rows of token ids. Random numbers come from the generators that transformers
-    uses, torch's for "pt", Python's and NumPy's for "np", and leave them in the same state.
+    uses, torch's for "pt", Python's and NumPy's for "np", and leave them in the same state. Errors, for example for
+    rows of odd length, are those of transformers, with the row and its length.
 
     Args:
         tokenizer: a tokenizer of transformers with a mask token and a padding token.
         plm_probability: the ratio of the length of a masked span to the length of its context.
         max_span_length: the length of the longest span, in tokens.
         return_tensors, deferred: as in `DataCollatorWithPadding`.
-
-    Raises:
-        ValueError, ...: as in transformers, with the row and its length added, for example for rows of odd length.
 
     Examples:
         >>> import quadrat, tokenizers

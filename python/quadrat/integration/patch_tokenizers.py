@@ -30,8 +30,6 @@ def patch_tokenizers() -> Patch:
         >>> with quadrat.tokenizers.patch_tokenizers():
         ...     PreTrainedTokenizerBase.pad is before
         False
-        >>> PreTrainedTokenizerBase.pad is before
-        True
     """
     return Patch("tokenizers.patch_tokenizers", TOKENIZERS)
 

@@ -57,8 +57,6 @@ def patch_transformers(
         >>> with quadrat.patch_transformers():
         ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         True
-        >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
-        False
     """
     switches = switches_of(attention=attention, feature_extractors=feature_extractors, pipelines=pipelines)
     if tokenizers:
