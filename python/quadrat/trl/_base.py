@@ -1,15 +1,29 @@
-"""The base of TRL's collators: the rows that they read, and their pad token."""
+"""The bases of TRL's collators; for those of preferences, a table: columns that are joined to rows, and numbers.
+
+A prompt is joined to each completion: the rows of the first completion come first, then those of the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import torch
+
+from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.planning.fallback import FallBack
-from quadrat.support.columns import ARRAY, DERIVED, PYTHON_INTS, PYTHON_ROWS, ColumnShape
+from quadrat.input.rows import each_of
+from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.support import columns as col
+from quadrat.support.kinds import FLOAT32, INT64
+from quadrat.support.memory import address_of, interop
 
 _INT64 = range(-(2**63), 2**63)
+_OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))
 
 
 class TrlCollator(MixinCollator):
@@ -20,11 +34,13 @@ class TrlCollator(MixinCollator):
 
 
 def require_ints(
-    names: Sequence[str], shapes: Sequence[ColumnShape], forms: int = PYTHON_ROWS | ARRAY | DERIVED
+    names: Sequence[str],
+    shapes: Sequence[col.ColumnShape],
+    forms: int = col.PYTHON_ROWS | col.ARRAY | col.DERIVED,
 ) -> None:
     """Raises FallBack unless columns, as many as there are of both, are ints in rows of these forms."""
     for name, shape in zip(names, shapes, strict=False):
-        if shape.forms & ~forms or shape.kinds & ~PYTHON_INTS or shape.backward:
+        if shape.forms & ~forms or shape.kinds & ~col.PYTHON_INTS or shape.backward:
             raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
 
 
@@ -32,3 +48,167 @@ def require_token(pad_token_id: Any) -> None:
     """Raises FallBack unless this is an int64."""
     if type(pad_token_id) is not int or pad_token_id not in _INT64:
         raise FallBack("pad_token_id is not an int64", "give the id of the pad token")
+
+
+class Joined(NamedTuple):
+    """Rows that one set of outputs is made of."""
+
+    prompt: str | None  # the column that each row begins with; None: rows are completions alone
+    completions: tuple[str, ...]  # the columns that follow it
+    prefix: str = ""  # of the names of the outputs
+    optional: bool = False  # whether the first example decides if there are such rows
+    int64: bool = False  # whether rows are int64 even where the first one is empty
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return self.completions if self.prompt is None else (self.prompt, *self.completions)
+
+    @property
+    def outputs(self) -> tuple[tuple[str, int], ...]:
+        """Name and action of each output; only prompts make a mask of completions."""
+        made = _OUTPUTS[: 2 if self.prompt is None else 3]
+        return tuple((f"{self.prefix}{name}", action) for name, action in made)
+
+
+class Numbers(NamedTuple):
+    """A column with one number per example, in an output of the same name."""
+
+    name: str
+    dtype: torch.dtype | None = None
+    optional: bool = True
+
+
+class PreferenceCollator(TrlCollator):
+    """Joins prompts and completions, and pads them."""
+
+    _rows: ClassVar[tuple[Joined, ...]] = ()  # of each set of outputs; all have as many completions
+    _numbers: ClassVar[tuple[Numbers, ...]] = ()
+
+    pad_token_id: int
+    pad_to_multiple_of: int | None
+
+    def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
+        first = first_feature(features)
+        require_token(self.pad_token_id)
+        rounded_up(0, self.pad_to_multiple_of)
+        sets, numbers = self._asked(first)
+        optional = (name for one in self._rows if one.optional for name in one.completions)
+        either = *optional, *(one.name for one in self._numbers if one.optional)
+        names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
+        limit = self._limit()
+        layout = col.BatchLayout(
+            -1,
+            self.pad_to_multiple_of or 1,
+            total=limit,
+            completions=len(sets[0].completions) if sets else 0,
+            prompts=bool(sets) and sets[0].prompt is not None,
+        )
+        spec = Spec(
+            framework,
+            preference_plan,
+            (sets, numbers),
+            names,
+            absent=tuple(name for name in either if name not in names),
+            layout=layout,
+            values=_values,
+            hold=_reference_column,
+            facts=own_facts(self),
+        )
+        if limit:
+            with contextlib.suppress(FallBack):  # for rows that are longer, which are cut after they are padded
+                return make(self, spec._replace(failed=lambda *_: None), features)  # type: ignore[no-any-return]
+            spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
+        return make(self, spec, features)  # type: ignore[no-any-return]
+
+    def _asked(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+        """The rows and numbers of a batch that begins with this example."""
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
+        return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
+
+    @property
+    def _quadrat_completions(self) -> int:
+        return len(self._rows[0].completions)
+
+    @property
+    def _quadrat_joins(self) -> bool:
+        return any(rows.prompt is not None for rows in self._rows)
+
+    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+        sets, numbers = self._asked(features[0])
+        rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
+        return {**rows, **{one.name: Role.NUMBER for one in numbers}}
+
+    def _limit(self) -> int:
+        """The tokens that rows are cut to; 0: all stay. Raises FallBack for invalid options."""
+        limit, mode = getattr(self, "max_length", None), getattr(self, "truncation_mode", "keep_start")
+        if limit is None:
+            return 0
+        if type(limit) is not int or not 1 <= limit < 2**63 or mode not in ("keep_start", "keep_end"):
+            raise FallBack("max_length or truncation_mode is invalid", "give a positive int, and 'keep_start'")
+        return limit
+
+
+def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
+    sets, _ = key.options
+    return {name: collator.pad_token_id for rows in sets for name, _ in rows.outputs}
+
+
+def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
+    _, numbers = key.options
+    with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
+        dtype = next(one.dtype for one in numbers if one.name == name)
+        return torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
+
+
+def _cut(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
+    limit, ends = collator._limit(), getattr(collator, "truncation_mode", "keep_start") == "keep_end"
+    for rows in collator._rows:
+        names = [name for name, _ in rows.outputs if name in batch]
+        if not names:
+            continue
+        made = [batch[name] for name in names]
+        sizes = made[1].sum(1).numpy()
+        kept = np.minimum(sizes, limit)
+        starts = sizes - kept if ends else np.zeros_like(sizes)
+        bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
+        columns = _core.Columns()
+        for index, one in enumerate(made):
+            columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
+            columns.cut(index, address_of(starts), address_of(kept))
+        steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
+        layout = col.BatchLayout(rounded_up(int(kept.max()), collator.pad_to_multiple_of))
+        values = {**dict.fromkeys(names, 0), names[0]: collator.pad_token_id}
+        batch.update(columns.run(steps, values, interop(), True, layout))
+    return batch
+
+
+@planned
+def preference_plan(key: PlanKey) -> Plan:
+    """The outputs, in order. The options in the key are the sets of rows, and the numbers."""
+    sets, numbers = key.options
+    shapes = col.column_shapes(key.signature)
+    steps: list[col.Step] = []
+    index = 0
+    for rows in sets:
+        forms = col.PYTHON_ROWS if rows.prompt is None else col.LIST  # a sum of tuples or arrays is none of lists
+        require_ints(rows.columns, shapes[index:], forms)
+        if not rows.int64 and not any(shape.starts for shape in shapes[index : index + len(rows.outputs) - 1]):
+            raise FallBack("the first row is empty", "leave it out")  # torch makes floats of it, and of all others
+        steps += [(name, index, action, INT64) for name, action in rows.outputs]
+        index += len(rows.columns)
+    held = {}
+    for place, one in enumerate(numbers, index):
+        kind = _number_kind(shapes[place], one.dtype, key.float_kind)
+        if kind is None:
+            held[one.name] = one.name
+        steps.append((one.name, place, col.HOLD, 0) if kind is None else (one.name, place, col.NUMBERS, kind))
+    return Plan(tuple(steps), held)
+
+
+def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
+    if shape.forms != col.NUMBER:
+        return None
+    if dtype is None:
+        return col.inferred_kind(shape.kinds, float_kind)
+    return FLOAT32 if dtype is torch.float32 and shape.kinds == col.PYTHON_FLOATS else None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
 
-from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
+from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Original
 
-from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
+from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 if isinstance(Original(pad_token_id=0)([{"prompt_ids": [1], "completion_ids": [2], "label": True}])["label"], list):
     raise ImportError("the labels of this TRL are a list")  # in 1.8

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from trl.trainer.reward_trainer import DataCollatorForPreference as Original
 
-from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
+from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 
 @dataclass

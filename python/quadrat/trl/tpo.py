@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as Original
 
-from quadrat.trl.preference import Joined, PreferenceCollator
+from quadrat.trl._base import Joined, PreferenceCollator
 
 
 @dataclass
