@@ -104,7 +104,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)
 
     def __post_init__(self) -> None:
-        """Checks the options. Raises ValueError."""
         try:
             super().__post_init__()
         except Exception as error:

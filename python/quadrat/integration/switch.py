@@ -118,7 +118,6 @@ class Patch:
                 switch.remove(self)
 
     def __repr__(self) -> str:
-        """The function that applied it, and whether it is in force."""
         return f"<quadrat.{self._name}(): {'undone' if self._undone else 'in force'}>"
 
     def __enter__(self) -> Patch:

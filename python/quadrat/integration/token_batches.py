@@ -42,7 +42,6 @@ class TokenBatches(NamedTuple):
     attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
 
     def __str__(self) -> str:
-        """The numbers in words."""
         limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
         budget = f"of at most {self.max_tokens:,} tokens"
         if self.attention is not None:

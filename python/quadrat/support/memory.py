@@ -40,7 +40,6 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
 
 
 def _in_worker() -> bool:
-    """True if this process is a worker of a `torch.utils.data.DataLoader`."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
 

@@ -51,7 +51,7 @@ def require_token(pad_token_id: Any) -> None:
 
 
 class Joined(NamedTuple):
-    """Rows that one set of outputs is made of."""
+    """Rows of one set of outputs."""
 
     prompt: str | None  # the column that each row begins with; None: rows are completions alone
     completions: tuple[str, ...]  # the columns that follow it
