@@ -64,19 +64,23 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     if framework is not None and type(data) is dict and all(type(name) is str for name in data) and not of_reference():
         values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
         made, is_compared = _converted(values, framework)
+    if not is_compared:
+        return _filled(made, tensor_type, prepend_batch_axis, encoding)  # type: ignore[no-any-return]
+    ours, reference = (functools.partial(_filled, one, tensor_type, prepend_batch_axis) for one in (made, {}))
+    return compared(_named, encoding, ours, reference, explains=False)  # type: ignore[no-any-return]
 
-    def reference(given: Any) -> Any:
-        return originals.CONVERT_TO_TENSORS(given, tensor_type, prepend_batch_axis)
 
-    def ours(given: Any) -> Any:
-        for name, value in list(given.items()) if made else ():
-            if name in made:
-                given.data[name] = made[name]
-            elif prepend_batch_axis or not (is_tensor(value) if framework == "pt" else isinstance(value, np.ndarray)):
-                given.data[name] = reference(BatchEncoding({name: value}))[name]
-        return given if made else reference(given)
-
-    return compared(_named, encoding, ours, reference, explains=False) if is_compared else ours(encoding)  # type: ignore[no-any-return]
+def _filled(made: dict[str, Any], tensor_type: Any, prepend_batch_axis: bool, encoding: Any) -> Any:
+    """The encoding with these tensors, and those that the reference makes of the other values."""
+    if not made:
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
+    data = encoding.data
+    for name, value in list(data.items()):
+        if name in made:
+            data[name] = made[name]
+        elif prepend_batch_axis or not (is_tensor(value) if tensor_type == "pt" else isinstance(value, np.ndarray)):
+            data[name] = _filled({}, tensor_type, prepend_batch_axis, BatchEncoding({name: value}))[name]
+    return encoding
 
 
 def framework_of(tensor_type: Any) -> Framework | None:
