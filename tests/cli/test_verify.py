@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="what is compared is not installed")
 
-UNKNOWN = "from quadrat.installed import tested; tested.FINGERPRINTS.clear(); "
+UNKNOWN = "from quadrat.installed import config; config.FINGERPRINTS.clear(); "
 VERIFY = "import sys; from quadrat.__main__ import main; sys.exit(main(sys.argv[1:]))"
 CHANGED = """
 from quadrat.installed import imitated

@@ -19,7 +19,7 @@ import quadrat
 from quadrat import _core
 from quadrat.config import show_config
 from quadrat.installed import config as module
-from quadrat.installed.tested import RANGES
+from quadrat.installed.config import RANGES
 from quadrat.support import counts
 from support.command import here, run
 from support.mappings import Wrapped

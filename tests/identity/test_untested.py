@@ -14,8 +14,8 @@ from transformers import trainer_pt_utils
 import quadrat
 from quadrat import _core
 from quadrat.installed import imitated
+from quadrat.installed.config import FINGERPRINTS, RANGES
 from quadrat.installed.imitated import fingerprint, functions_of, source_of
-from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch
 from support.isolated import words

@@ -16,7 +16,7 @@ import torch
 from transformers import set_seed
 
 import quadrat
-from quadrat.installed.tested import RANGES
+from quadrat.installed.config import RANGES
 from support import resumed_page, standins
 from support.isolated import python
 from support.pages import ROOT, pages, snippets

@@ -121,7 +121,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def tested(record: dict[str, Any]) -> str:
-    """The data of `quadrat.installed.tested`, one name a line."""
+    """The data of `quadrat.installed.config`, one name a line."""
     parts = {"ranges": ranges(record), "fingerprints": {name: list(found) for name, found in record["code"].items()}}
     lines = [
         f'"{part}": {{\n' + ",\n".join(f'"{name}": {json.dumps(found)}' for name, found in values.items()) + "\n}"

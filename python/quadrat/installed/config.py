@@ -1,14 +1,22 @@
-"""The configuration of this build, and of the installed libraries."""
+"""The configuration of this build, and of the installed libraries; the versions that quadrat was tested with."""
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
+from pathlib import Path
 
 from quadrat import _core
-from quadrat.installed.tested import RANGES
 from quadrat.support.extras import is_within, version
 from quadrat.support.gpu import load_cuda_kernels
+
+# As `make matrix ARGS=--record` writes it; see docs/compatibility.md.
+_TESTED = json.loads(Path(__file__).with_name("tested.json").read_text(encoding="utf-8"))
+# Package -> oldest and newest version.
+RANGES: dict[str, tuple[str, str]] = {name: (oldest, newest) for name, (oldest, newest) in _TESTED["ranges"].items()}
+# Code of transformers -> its fingerprints in the tested versions, see quadrat.installed.imitated.
+FINGERPRINTS: dict[str, list[str]] = _TESTED["fingerprints"]
 
 
 def show_config() -> dict[str, str]:

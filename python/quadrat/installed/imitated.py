@@ -28,8 +28,8 @@ from transformers import (
 from transformers.data import data_collator
 
 from quadrat import _core
+from quadrat.installed.config import FINGERPRINTS, RANGES
 from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
-from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.ops.pad import pad
 from quadrat.support.extras import is_within, version
 from quadrat.support.kinds import Framework
