@@ -18,10 +18,7 @@ def _is_above_0(value: Any) -> bool:
 # Option -> whether a value is one that collators know, and what it must be.
 _KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "pad_to_multiple_of": (lambda value: value is None or _is_above_0(value), "a positive int or None"),
-    "padding": (
-        lambda value: any(value is known or value == known for known in _PADDINGS),
-        "True, False, 'longest', 'max_length' or 'do_not_pad'",
-    ),
+    "padding": (lambda value: value in _PADDINGS, "True, False, 'longest', 'max_length' or 'do_not_pad'"),
     "return_tensors": (lambda value: value in ("pt", "np", "tf", "jax", "mlx", None), "'pt' or 'np'"),
     "label_pad_token_id": (lambda value: isinstance(value, numbers.Real), "an int, usually -100"),
     "plm_probability": (
