@@ -220,7 +220,7 @@ def patched(extractor: Any, given: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("cut", [{}, {"truncation": True, "max_length": 2}])
 def test_rows_in_arrow_are_read_in_place(cut, attributes):
     pyarrow = pytest.importorskip("pyarrow")
-    from quadrat.input.lazy_row import LazyTable
+    from quadrat.input.items import LazyTable
     from quadrat.input.rows import rows_of
 
     masks = [{"attention_mask": [1] * len(row["input_values"])} if attributes else {} for row in LISTS]

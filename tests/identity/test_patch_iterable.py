@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, default_collate
 
 import quadrat
 from quadrat.data import iterable
-from quadrat.input.lazy_row import LazyRow, LazyTable
+from quadrat.input.items import LazyRow, LazyTable
 from quadrat.input.rows import Rows
 from support.strategies import make_tokenizer
 from support.threads import together

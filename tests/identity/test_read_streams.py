@@ -12,7 +12,7 @@ from datasets import iterable_dataset
 
 import quadrat
 from quadrat.data import iterable
-from quadrat.input.lazy_row import LazyRow
+from quadrat.input.items import LazyRow
 
 IS_NEW = hasattr(iterable_dataset, "InterleavedShardsExamplesIterable")
 

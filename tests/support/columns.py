@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat.input.lazy_row import LazyRow, LazyTable
+from quadrat.input.items import LazyRow, LazyTable
 
 _INT_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 _FLOAT_TYPES = [pa.float32(), pa.float64()]

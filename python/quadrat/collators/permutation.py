@@ -13,9 +13,8 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
-from quadrat.masking.language_modeling import is_plain_ids
+from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
-from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, fall_back, or_fall_back, raise_clearer
 from quadrat.planning.plan_cache import check_device

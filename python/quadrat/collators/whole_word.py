@@ -13,10 +13,9 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
-from quadrat.masking.language_modeling import masking_facts
+from quadrat.masking.language_modeling import make_rows, masking_facts, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
-from quadrat.planning.bare_rows import make_rows, rows_spec
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned

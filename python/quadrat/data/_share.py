@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from quadrat.input.lazy_row import LazyTable
+from quadrat.input.items import LazyTable
 
 _INSIDE = ("ex_iterable", "ex_iterables")  # where a `datasets.IterableDataset` holds what it is made of
 _BUFFER, _REBATCHED = "BufferShuffledExamplesIterable", "RebatchedArrowExamplesIterable"

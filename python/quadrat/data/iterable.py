@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quadrat.data.arrow import is_plain_type
-from quadrat.input.lazy_row import LazyTable, Reads
+from quadrat.input.items import LazyTable, Reads
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.iterable", "datasets"):

@@ -10,7 +10,7 @@ from transformers.utils import PaddingStrategy
 from transformers.utils.generic import to_numpy
 
 from quadrat import _core
-from quadrat.input.lazy_row import as_columns
+from quadrat.input.items import as_columns
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import imitated, originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
