@@ -20,14 +20,7 @@ from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
-from quadrat.support.generators import (
-    NUMPY_LEGACY,
-    Origin,
-    create_generator,
-    numpy_origin,
-    python_origin,
-    torch_origin,
-)
+from quadrat.support import generators
 from quadrat.support.kinds import INT64, KINDS, Framework
 
 if TYPE_CHECKING:
@@ -120,7 +113,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
-            create_generator(self)
+            generators.create_generator(self)
         return super()._collate(features, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
@@ -189,15 +182,19 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     return _core.WordLabels(shuffle, *origin[:2], share, replacement, pieces, joined, before)
 
 
-def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
+def _origins(collator: Any, framework: Framework) -> tuple[Any, generators.Origin]:
     """The generator that orders the words, None for that of all else, and the one of all else."""
-    origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
-    shuffle = python_origin()
+    origin = (
+        generators.torch_origin(collator.generator)
+        if framework == "pt"
+        else generators.numpy_origin(collator.generator)
+    )
+    shuffle = generators.python_origin()
     if origin is None or shuffle is None:
         raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     if collator.seed is None:
         return shuffle.generator, origin
-    if collator.return_tensors != framework or origin.generator_type == NUMPY_LEGACY:
+    if collator.return_tensors != framework or origin.generator_type == generators.NUMPY_LEGACY:
         raise FallBack(f"seed={collator.seed!r} made no generator for {framework!r}", "set return_tensors")
     return None, origin
 

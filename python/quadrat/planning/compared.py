@@ -53,12 +53,7 @@ class _Outcome(NamedTuple):
 
 
 def compared(
-    collator: Any,
-    features: Any,
-    ours: Callable[[Any], Any],
-    reference: Callable[[Any], Any],
-    *,
-    explains: bool = True,
+    collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any], *, explains: bool = True
 ) -> Any:
     """The reference's batch, or its error, explained; quadrat's is made first, from the same state of all generators.
 
