@@ -13,14 +13,14 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
-from quadrat.masking.language_modeling import make_rows, masking_facts, rows_spec
+from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
-from quadrat.support import generators
+from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, python_origin
 from quadrat.support.kinds import INT64, KINDS, Framework
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
-            generators.create_generator(self)
+            create_generator(self)
         return super()._collate(features, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
@@ -166,7 +166,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] |
 
 def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
     vocab_size, pieces = vocabulary_of(collator, pad_id)
-    shuffle, origin = _origins(collator, framework)
+    shuffle, draws = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
         raise FallBack("a probability is not a float from 0 to 1", "give floats from 0 to 1")
@@ -177,26 +177,21 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
     if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
         raise FallBack("the tokenizer has no mask token with an id", "set tokenizer.mask_token")
-    replacement = origin.replacement(mask, random_words, mask_id, vocab_size)
+    replacement = draws.replacement(mask, random_words, mask_id, vocab_size)
     before = None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers
-    return _core.WordLabels(shuffle, *origin[:2], share, replacement, pieces, joined, before)
+    return _core.WordLabels(shuffle, *draws[:2], share, replacement, pieces, joined, before)
 
 
-def _origins(collator: Any, framework: Framework) -> tuple[Any, generators.Origin]:
+def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
     """The generator that orders the words, None for that of all else, and the one of all else."""
-    origin = (
-        generators.torch_origin(collator.generator)
-        if framework == "pt"
-        else generators.numpy_origin(collator.generator)
-    )
-    shuffle = generators.python_origin()
-    if origin is None or shuffle is None:
+    draws, shuffle = origin(collator, framework), python_origin()
+    if draws is None or shuffle is None:
         raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     if collator.seed is None:
-        return shuffle.generator, origin
-    if collator.return_tensors != framework or origin.generator_type == generators.NUMPY_LEGACY:
+        return shuffle.generator, draws
+    if collator.return_tensors != framework or draws.generator_type == NUMPY_LEGACY:
         raise FallBack(f"seed={collator.seed!r} made no generator for {framework!r}", "set return_tensors")
-    return None, origin
+    return None, draws
 
 
 @planned
