@@ -15,7 +15,7 @@ from quadrat.ragged.shown import table
 from quadrat.support import gpu
 from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs
-from quadrat.support.kinds import INT64, KINDS, torch_kinds
+from quadrat.support.kinds import INT64, KINDS, torch_dtype, torch_kinds, torch_module
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import is_stored, is_tensor
 
@@ -101,9 +101,7 @@ class DeferredBatch(Mapping[str, Any]):
         Returns:
             A `BatchEncoding` or dict, as the collator without `deferred`.
         """
-        import torch
-
-        device = torch.device(device)
+        device = torch_module().device(device)
         if device.type == "cuda" and gpu.available():
             made = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
             return self._wrapped(made | _moved(self._held, device, non_blocking))  # type: ignore[no-any-return]
@@ -262,13 +260,9 @@ def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, A
     return {name: one.to(device, non_blocking=non_blocking) if is_tensor(one) else one for name, one in made.items()}
 
 
-def _restored(
-    cls: type[DeferredBatch], buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[str, Any]
-) -> DeferredBatch:
+def _restored(cls: type[DeferredBatch], buffer: Any, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
     if isinstance(buffer, bytes):
-        import torch
-
-        buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
+        buffer = torch_module().frombuffer(bytearray(buffer), dtype=torch_dtype(UINT8))
     made = DeferredPlan(*plan)
     masking = None if made.masking is None else Masking(*made.masking)
     return cls._of(buffer, made._replace(layout=tuple(Parts(*place) for place in made.layout), masking=masking), held)

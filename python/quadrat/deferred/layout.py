@@ -59,8 +59,6 @@ class DeferredPlan(NamedTuple):
 
 def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
     """The outputs of a plan, made on the device of the buffer, which is aligned to 64 bytes."""
-    import torch
-
     launches = _Launches(plan, buffer)
     made: dict[str, Any] = {}
     for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
@@ -69,7 +67,7 @@ def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
         elif not place.shape:
             made[name] = place.total if action == LONGEST else None
         else:
-            made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
+            made[name] = buffer.new_empty(place.shape, dtype=torch_dtype(kind))
         add = launches.add_flat if action in _SOURCES else launches.add_padded
         add(source, action, kind, place, made[name])
     launches.launch()
@@ -103,8 +101,7 @@ class _Launches:
             if self.plan.masking is not None:
                 self._masked = source, out
             else:
-                ids = address_of(self._ids[source][1])
-                self._labels.append((ids, out.numel(), place.total, address_of(out)))
+                self._labels.append((address_of(self._ids[source][1]), out.numel(), place.total, address_of(out)))
         elif place.offsets >= 0 and out.numel() > 0:
             mask = action == MASK
             values = (0, 0) if mask else (self.base + place.values, place.total)
@@ -118,14 +115,13 @@ class _Launches:
         if masking is None or self._masked is None or self._masked[1].numel() == 0:
             gpu.pad_columns(self._columns, self.plan.rows, self.device)
         else:
-            source, labels = self._masked
+            source, masked = self._masked
             mask = self._pad_masked if masking.words < 0 else self._mask_padded
-            mask(masking, *self._ids[source], labels)
-        for ids, count, pad_id, labels in self._labels:
-            gpu.launch("causal_labels", self.device, ids, count, pad_id, labels)
-        for offsets, columns in self._flat.items():
-            size = self._sizes.get(offsets, 0)
-            gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
+            mask(masking, *self._ids[source], masked)
+        for labels in self._labels:
+            gpu.launch("causal_labels", self.device, *labels)
+        for at, columns in self._flat.items():
+            gpu.flatten_columns(columns, self.base + at, self.plan.rows, self._sizes.get(at, 0), self.device)
 
     def _pad_masked(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         own = next(column for column in self._columns if column.out == address_of(ids))
@@ -143,9 +139,7 @@ class _Launches:
 
     def _mask_padded(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """All that is padded, what each token is among it, and then the ids masked in place."""
-        import torch
-
-        words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
+        words = ids.new_empty(place.shape, dtype=torch_dtype(UINT8))
         self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), words)
         gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]

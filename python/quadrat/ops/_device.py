@@ -15,7 +15,7 @@ from quadrat.ragged import Ragged
 from quadrat.support import gpu
 from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.kinds import BOOL, KINDS, kind_of
+from quadrat.support.kinds import BOOL, INT32, KINDS, kind_of, torch_dtype
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import on_gpu
 
@@ -103,14 +103,11 @@ def flatten(
     values: torch.Tensor, offsets: torch.Tensor, total: int, *, start: int, padding_value: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Values, position_ids, seq_idx and cu_seqlens of a flat batch of `total` tokens; padding follows the last row."""
-    import torch
-
     values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     rows = len(offsets) - 1
     out = values.new_empty((total, *values.shape[1:]))
     positions = offsets.new_empty(total)
-    sequences = offsets.new_empty(total, dtype=torch.int32)
-    bounds = offsets.new_empty(rows + 1, dtype=torch.int32)
+    sequences, bounds = (offsets.new_empty(size, dtype=torch_dtype(INT32)) for size in (total, rows + 1))
     item, inner = out.element_size(), math.prod(out.shape[1:])
     columns = [FlatColumn(_core.FLAT_CONTENTS.BOUNDS, 0, 0, 1, 4, 0, 0, address_of(bounds))]
     if rows and total:

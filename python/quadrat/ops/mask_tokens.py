@@ -272,8 +272,7 @@ def _copy(input_ids: Any) -> Any:
 
 
 def _int64_copy(tensor: Any) -> Any:
-    import torch
-
+    torch = sys.modules["torch"]
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         raise TypeError(f"input_ids must be integers, not {tensor.dtype}")
     return tensor.to(torch.int64, copy=True).contiguous()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,17 +85,14 @@ def tensor_or_array(bounds: IntArray, like: Any) -> Any:
     """Offsets in the library of an array, and on its device."""
     if not is_tensor(like):
         return bounds
-    import torch
-
-    offsets = torch.from_numpy(bounds)
+    offsets = sys.modules["torch"].from_numpy(bounds)
     return offsets if like.is_cpu else offsets.to(like.device, non_blocking=True)
 
 
 def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
     """Offsets, int64, in the library of `values` and on its device, and what is known: of lengths on a GPU nothing."""
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
-        import torch
-
+        torch = sys.modules["torch"]
         return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0)).to(values.device), None
     bounds, facts = offsets_of(lengths)
     return tensor_or_array(bounds, values), facts
