@@ -174,7 +174,8 @@ def _reads_its_own_way(dataset: Any) -> bool:
 
 
 def _of_items(dataset: Any, column: str) -> IntArray:
-    return measure(_items(dataset, len(dataset)), len(dataset), column)
+    count = len(dataset)
+    return measure(_items(dataset, count), count, column)
 
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
