@@ -18,6 +18,7 @@ from quadrat.support.extras import needs
 
 _SKIPPING = ("flash", "flex")  # attention that does not compute what a window masks
 _UNFUSED = 4  # how often attention that stores its scores counts: memory limits it
+_DROPOUTS = ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop")  # of scores
 _FULL, _WINDOWED = ("full_attention", "attention"), ("sliding_attention", "chunked_attention")
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
 MOST_ROWS = (1 << 62) - 1
@@ -91,7 +92,7 @@ class AttentionCost:
             model = _made(text, "eager" if skips else None)
         crossover = _multiplied(model, text) / (2 * (full + windowed) * heads * size)
         how = how if skips else str(getattr(model.config, "_attn_implementation", None))
-        if how == "eager" or (how == "sdpa" and _drops_scores(text) and _on_cpu(model)):
+        if how == "eager" or (how == "sdpa" and any(getattr(text, name, 0) for name in _DROPOUTS) and _on_cpu(model)):
             crossover /= _UNFUSED
         return cls(crossover, *((windowed / (full + windowed), window) if skips and windowed else ()))
 
@@ -149,10 +150,6 @@ def _multiplied(model: Any, text: Any) -> float:
         whole = getattr(module, "in_features", 0) * getattr(module, "out_features", 0)
         total += (whole or sum(own)) * (chosen if "experts" in name.split(".") else 1)
     return total
-
-
-def _drops_scores(text: Any) -> bool:
-    return any(getattr(text, name, 0.0) for name in ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop"))
 
 
 def _on_cpu(model: Any) -> bool:

@@ -329,7 +329,7 @@ def _pack_bfd(examples: Any, seq_length: int, on_seq_length_overflow: str = "tru
         raise ValueError(f"seq_length must be at most {_core.MOST_IN_PACK} for so many tokens, not {seq_length}")
     order, packs = packed(sizes[places], most, _core.FITS.BEST)
     places = places[order]
-    bounds, ends = _bounds(sizes), _bounds(sizes[places])[packs]
+    bounds, ends = np.append(0, sizes.cumsum()), np.append(0, sizes[places].cumsum())[packs]
     values = [_values_at(column, bounds, places, int(ends[-1])) for column in columns]
     made = [type(column).from_arrays(ends, items) for column, items in zip(columns, values, strict=True)]
     made.append(pa.ListArray.from_arrays(packs, pa.array(sizes[places], columns[0].offsets.type)))
@@ -375,7 +375,3 @@ def _values_at(column: Any, bounds: IntArray, places: IntArray, total: int) -> A
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         return type(column).from_arrays(bounds, values).take(pa.array(places)).flatten()
     return pa.array(copy_rows(values.to_numpy(), bounds, places, total))
-
-
-def _bounds(sizes: IntArray) -> IntArray:
-    return np.append(0, np.cumsum(sizes))
