@@ -116,12 +116,13 @@ __device__ inline void write_piece(const Piece& piece, const Source& source, con
     write_words(piece, words, source, lanes);
     const Word filling = word_of(paint.fill, paint.fill);
     const int step = lanes.count * word_bytes;
-    for (int at = words.tail + lanes.lane * word_bytes; at < words.tail_end; at += step) {
-        store(piece.to + static_cast<Address>(at), filling);
-    }
-    for (int at = words.head + lanes.lane * word_bytes; at < words.head_end; at += step) {
-        store(piece.to + static_cast<Address>(at), filling);
-    }
+    const auto fill = [&](int begin, int end) {
+        for (int at = begin + lanes.lane * word_bytes; at < end; at += step) {
+            store(piece.to + static_cast<Address>(at), filling);
+        }
+    };
+    fill(words.tail, words.tail_end);
+    fill(words.head, words.head_end);
     if (paint.item == 8) {
         write_elements<std::uint64_t>(piece, words, source, paint.fill, lanes);
     } else if (paint.item == 4) {
@@ -185,35 +186,25 @@ __device__ inline Turn turn_of(const Pieces& pieces, std::int64_t block) {
             {static_cast<int>(threadIdx.x & (lanes - 1)), static_cast<int>(lanes)}};
 }
 
-// The rows of one output, none longer than its pieces. block: its number among those of this output. region_of(row)
-// says where a row lies, source_of(row, region, piece) what stands in it.
-template <typename RegionOf, typename SourceOf>
+// The rows of one output. block: its number among those of this output. region_of(row) says where a row lies,
+// source_of(row, region, piece) what stands in it. longer: rows may be longer than their pieces. The loop costs
+// registers, and with them threads that wait for memory together.
+template <bool longer = false, typename RegionOf, typename SourceOf>
 __device__ inline void write_rows(const Pieces& pieces, std::int64_t block, const Paint& paint, RegionOf region_of,
                                   SourceOf source_of) {
-    const Turn turn = turn_of(pieces, block);
-    if (turn.row >= pieces.rows) {
-        return;
-    }
-    const Region region = region_of(turn.row);
-    if (turn.at < span_of(region)) {
-        const Piece piece = piece_of(region, turn.at, 1 << pieces.bytes_log);
-        write_piece(piece, source_of(turn.row, region, piece), paint, turn.lanes);
-    }
-}
-
-// The same where rows may be longer. The loop costs registers, and with them threads that wait for memory together.
-template <typename RegionOf, typename SourceOf>
-__device__ inline void write_long_rows(const Pieces& pieces, std::int64_t block, const Paint& paint, RegionOf region_of,
-                                       SourceOf source_of) {
     Turn turn = turn_of(pieces, block);
     if (turn.row >= pieces.rows) {
         return;
     }
     const Region region = region_of(turn.row);
     const std::uint64_t span = span_of(region);
-    for (; turn.at < span; turn.at += static_cast<std::uint64_t>(pieces.per_row) << pieces.bytes_log) {
+    while (turn.at < span) {
         const Piece piece = piece_of(region, turn.at, 1 << pieces.bytes_log);
         write_piece(piece, source_of(turn.row, region, piece), paint, turn.lanes);
+        if constexpr (!longer) {
+            return;
+        }
+        turn.at += static_cast<std::uint64_t>(pieces.per_row) << pieces.bytes_log;
     }
 }
 

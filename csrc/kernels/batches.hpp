@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "types.hpp"
-#include "watch.hpp"
 
 namespace quadrat {
 

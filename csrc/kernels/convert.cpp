@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "bytes.hpp"
-#include "half.hpp"
 #include "simd.hpp"
 
 namespace quadrat {

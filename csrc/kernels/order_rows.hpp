@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "types.hpp"
-#include "watch.hpp"
 
 namespace quadrat {
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "types.hpp"
-#include "watch.hpp"
 
 namespace quadrat {
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 
 #include "types.hpp"
-#include "watch.hpp"
 
 namespace quadrat {
 

@@ -10,7 +10,7 @@
 
 #include "../../cuda/calls.hpp"
 #include "../../kernels/batches.hpp"
-#include "../../kernels/choose_words.hpp"
+#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/pack_rows.hpp"
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"

@@ -16,7 +16,6 @@
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/plan_shapes.hpp"
-#include "../../kernels/watch.hpp"
 #include "../classes.hpp"
 #include "../input/python_number.hpp"
 #include "../input/walk.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../../kernels/half.hpp"
+#include "../../kernels/convert.hpp"
 #include "../../kernels/prefetch.hpp"
 
 namespace quadrat {

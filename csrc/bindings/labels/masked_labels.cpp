@@ -5,8 +5,7 @@
 
 #include <optional>
 
-#include "../../kernels/choose_words.hpp"
-#include "../../kernels/permutation_mask.hpp"
+#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../classes.hpp"
 #include "labels.hpp"
