@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._padding import AS_ROWS, Output, output_of, whole
 from quadrat.ragged import Ragged, source_of
-from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
+from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import columns as col
 from quadrat.support import kinds, memory
@@ -162,9 +162,7 @@ ALIGNED = (
 
 def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
     """A column of rows of these lengths, whose values are not there to be read."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    columns = _core.Columns()
+    offsets, columns = bounds_of(lengths), _core.Columns()
     columns.add_ragged(0, BOOL, int(offsets[-1]), memory.address_of(offsets), len(lengths))
     return columns
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._nested import bytes_of_padding, joins, leaves_like, leaves_of, likeness, tree_map, types_of
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import tensor_or_array
+from quadrat.ragged.offsets import bounds_of, tensor_or_array
 from quadrat.support.arrays import bytes_per_token
 from quadrat.support.columns import explain
 from quadrat.support.memory import address_of
@@ -205,9 +205,7 @@ class _Leaf(NamedTuple):
         if self.model.ndim < 2:
             return values
         rows, widths = self.shapes()
-        offsets = np.zeros(int(rows.sum()) + 1, np.int64)
-        np.cumsum(np.repeat(widths, rows), out=offsets[1:])
-        return Ragged(values, tensor_or_array(offsets, values))
+        return Ragged(values, tensor_or_array(bounds_of(np.repeat(widths, rows)), values))
 
 
 class Grown(NamedTuple):

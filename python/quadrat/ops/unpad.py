@@ -10,7 +10,7 @@ from quadrat import _core
 from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
+from quadrat.ragged.offsets import bounds_of, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import tensors
 from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
@@ -93,8 +93,7 @@ def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
     lengths = as_numpy(lengths, "lengths")
     if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
         return None
-    bounds = np.zeros(len(lengths) + 1, np.int64)
-    lengths.cumsum(out=bounds[1:])
+    bounds = bounds_of(lengths)
     total = int(bounds[-1])
     if not 0 <= total <= len(lengths) * padded.shape[1]:
         return None

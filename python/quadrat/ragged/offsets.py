@@ -75,10 +75,15 @@ def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
 
 def offsets_of(lengths: Any) -> tuple[IntArray, Facts]:
     """`[rows + 1]` offsets of rows of these lengths, and facts about them. Raises TypeError and ValueError."""
-    lengths = as_lengths(lengths)
+    bounds = bounds_of(as_lengths(lengths))
+    return _checked(bounds, int(bounds[-1]))
+
+
+def bounds_of(lengths: IntArray) -> IntArray:
+    """0, and the lengths added up."""
     bounds = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=bounds[1:])
-    return _checked(bounds, int(bounds[-1]))
+    return bounds
 
 
 def tensor_or_array(bounds: IntArray, like: Any) -> Any:

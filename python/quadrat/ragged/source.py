@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from quadrat import _core
-from quadrat.ragged.offsets import Facts, tensor_or_array
+from quadrat.ragged.offsets import Facts, bounds_of, tensor_or_array
 from quadrat.support import tensors
 from quadrat.support.arrays import IntArray, carrier_of, fast_form, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
@@ -112,10 +112,8 @@ class RowSource:
         values, address = empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)
-        bounds = np.zeros(len(self) + 1, np.int64)
-        self.lengths.cumsum(out=bounds[1:])
         values = values if self.own is None else values.view(self.own.dtype)
-        return values, tensor_or_array(bounds, values), Facts(0, self.total, self.longest)
+        return values, tensor_or_array(bounds_of(self.lengths), values), Facts(0, self.total, self.longest)
 
 
 def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
