@@ -38,7 +38,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
 
     Args:
         tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in `DataCollatorWithPadding`. The
-            tokenizer also gives the mask token and the special tokens.
+            tokenizer also gives the mask token and the special tokens. With `trim`, the same numbers are drawn.
         mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
         mlm_probability: the probability that a token, or a word, is masked.
