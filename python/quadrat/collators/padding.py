@@ -14,17 +14,10 @@ from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch, pad_warns_of_fast_tokenizers
 from quadrat.ops.flatten import Names
+from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.padded import (
-    FAST_WARNING,
-    LabelColumn,
-    check_tokenizer,
-    padded_spec,
-    require_tokenizer,
-    warns_of_fast,
-)
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, make
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -33,9 +26,9 @@ from quadrat.support.kinds import Framework
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 
-def _padded(collator: Any, features: Any, framework: Any, **own: Any) -> Any:
+def _make_padded(collator: Any, features: Any, framework: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    return make(collator, padded_spec(collator, framework, options, **own), features)
+    return make(collator, padded.padded_spec(collator, framework, options, **own), features)
 
 
 @dataclass
@@ -91,7 +84,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return super(DataCollatorWithPadding, faster_reference(self, framework)).__call__  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        return _padded(self, features, framework, renames=("label", "label_ids"))
+        return _make_padded(self, features, framework, renames=("label", "label_ids"))
 
 
 @dataclass
@@ -162,13 +155,13 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         if self.padding_free:
             return self._flatten(features, framework)
         refusal = None
-        require_tokenizer(self.tokenizer)
+        padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
         if framework == "np" and not numpy_token_labels_are_like_torch():
             refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
-        label = LabelColumn(("label", "labels"), PAD, refusal=refusal)
-        return _padded(self, features, framework, label=label, label_value=self.label_pad_token_id)
+        label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
+        return _make_padded(self, features, framework, label=label, label_value=self.label_pad_token_id)
 
     def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":
@@ -224,9 +217,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     def _plan(self, features: Any, framework: Framework) -> Any:
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
-        label = LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True, lists=True)
+        label = padded.LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True, lists=True)
         value = self.label_pad_token_id
-        return _padded(self, features, framework, label=label, label_value=value, finish=_with_decoder_ids)
+        return _make_padded(self, features, framework, label=label, label_value=value, finish=_with_decoder_ids)
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":
@@ -284,17 +277,18 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     def _plan(self, examples: Any, framework: Any) -> Any:
         tokenizer, first = self.tokenizer, first_feature(examples)
-        check_tokenizer(tokenizer)
-        if warns_of_fast(tokenizer):
+        padded.check_tokenizer(tokenizer)
+        if padded.warns_of_fast(tokenizer):
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
         label, other = ("label", "labels") if "label" in first else ("labels", "label")
         if label not in first or other in first:
             raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
         if tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
-        own: dict[str, Any] = {"label": LabelColumn((label,), NUMBERS, "labels"), "facts": _warning_facts(tokenizer)}
+        column, facts = padded.LabelColumn((label,), NUMBERS, "labels"), _warning_facts(tokenizer)
         mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
-        return _padded(self, examples, framework, plain=label, absent=(other,), mismatch=mismatch, **own)
+        form: dict[str, Any] = {"plain": label, "absent": (other,), "mismatch": mismatch}
+        return _make_padded(self, examples, framework, label=column, facts=facts, **form)
 
 
 def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
@@ -305,7 +299,7 @@ def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
     if type(given) is not dict:
         return None
     held = ENTRY, tokenizer.__dict__, "deprecation_warnings", given
-    return held, (ENTRY, given, FAST_WARNING, given.get(FAST_WARNING))
+    return held, (ENTRY, given, padded.FAST_WARNING, given.get(padded.FAST_WARNING))
 
 
 def _spared(examples: Any) -> Any:

@@ -70,8 +70,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
         rounded_up(0, multiple)
         positions = not flattens and bool(getattr(self, "return_position_ids", False))
-        told_apart = [name for name in ("labels", SEQ_LENGTHS) if name in first]
-        names = MAIN, *told_apart
+        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in first)
         self._require_newest(first, features, names)
         packed = SEQ_LENGTHS in first and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1
