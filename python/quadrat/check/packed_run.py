@@ -40,8 +40,8 @@ def starts(position_ids: Any) -> list[int]:
 
 
 @contextlib.contextmanager
-def undisturbed(collator: Any) -> Iterator[None]:
-    """Gives all random generators their states back, those of the collator too. Batches do not count."""
+def undisturbed(collator: Any, model: Any) -> Iterator[None]:
+    """Restores all random generators, those of the collator too, and the modes of modules. Batches do not count."""
     with contextlib.ExitStack() as restored, uncounted(), torch.random.fork_rng():
         restored.callback(random.setstate, random.getstate())
         restored.callback(np.random.set_state, np.random.get_state())
@@ -50,6 +50,8 @@ def undisturbed(collator: Any) -> Iterator[None]:
                 restored.callback(one.set_state, one.get_state())
             elif isinstance(one, np.random.Generator):
                 restored.callback(setattr, one.bit_generator, "state", one.bit_generator.state)
+        for module in model.modules():
+            restored.callback(setattr, module, "training", module.training)
         yield
 
 
@@ -58,7 +60,7 @@ class NoLogitsError(ValueError):
 
 
 def compare(model: Any, batch: dict[str, Any], kwargs: dict[str, Any]) -> tuple[tuple[float, ...], float]:
-    """For each row the largest difference of its logits, in the batch and alone; and what rounding explains."""
+    """The largest difference of each row's logits, in the batch and alone; and what rounding explains."""
     weight = next(one for one in model.parameters() if one.is_floating_point())
     tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
     inputs = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}
@@ -69,20 +71,15 @@ def compare(model: Any, batch: dict[str, Any], kwargs: dict[str, Any]) -> tuple[
         bounds = [*(starts(inputs["position_ids"]) if "position_ids" in inputs else (0, _LENGTHS[0])), total]
     own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
     columns = {key: one for key, one in tensors.items() if one.shape == (1, total) and key not in own}
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        together, differences, scale = _logits(model(**inputs, **kwargs), total), [], 0.0
-        for start, end in itertools.pairwise(bounds):
-            if start == end:  # bounds of a fixed shape repeat the last one
-                continue
-            row = {key: one[:, start:end] for key, one in columns.items()}
-            alone = _logits(model(**row, **kwargs), end - start)
-            differences.append(float((together[start:end] - alone).abs().max()))
-            scale = max(scale, float(alone.abs().max()))
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    model.eval()  # `undisturbed` restores it
+    together, differences, scale = _logits(model(**inputs, **kwargs), total), [], 0.0
+    for start, end in itertools.pairwise(bounds):
+        if start == end:  # bounds of a fixed shape repeat the last one
+            continue
+        row = {key: one[:, start:end] for key, one in columns.items()}
+        alone = _logits(model(**row, **kwargs), end - start)
+        differences.append(float((together[start:end] - alone).abs().max()))
+        scale = max(scale, float(alone.abs().max()))
     return tuple(differences), scale * float(torch.finfo(weight.dtype).eps) ** 0.5
 
 

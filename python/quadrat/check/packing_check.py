@@ -135,7 +135,7 @@ def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any
     if inner is None:
         raise TypeError(f"model must be a model of transformers, with a config; {type(model).__name__} has none")
     name, is_batch = type(inner).__name__, isinstance(collator, Mapping)
-    with undisturbed(collator):
+    with undisturbed(collator, model):
         batch = dict(collator if is_batch else batch_of_two(inner, collator))
     if len(batch["input_ids"]) != 1:
         return PackingReport(name, packed=False)
@@ -146,7 +146,7 @@ def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any
     differences = tolerance = None
     if run:
         try:
-            with undisturbed(collator), torch.no_grad():
+            with undisturbed(collator, model), torch.no_grad():
                 differences, tolerance = compare(model, batch, kwargs)
         except NoLogitsError:
             raise
@@ -301,7 +301,7 @@ def _takes(layer: Any, argument: str) -> bool:
 
 
 def _calls(layer: type) -> list[ast.Call]:
-    return [node for node in _nodes(layer) if isinstance(node, ast.Call) and "loss" not in ast.unparse(node.func)]
+    return [call for call in _nodes(layer, ast.Call) if "loss" not in ast.unparse(call.func)]
 
 
 def _spreads(call: ast.Call) -> bool:
@@ -310,19 +310,17 @@ def _spreads(call: ast.Call) -> bool:
 
 def _makes_masks(layer: type) -> bool:
     """True if a module makes causal masks from `position_ids`, given as a keyword or in a dict of arguments."""
-    nodes = _nodes(layer)
-    if not any(isinstance(node, ast.Name) and _MASK_FUNCTION.match(node.id) for node in nodes):
+    if not any(_MASK_FUNCTION.match(node.id) for node in _nodes(layer, ast.Name)):
         return False
-    calls = [node for node in nodes if isinstance(node, ast.Call) and "mask" in ast.unparse(node.func)]
+    calls = [call for call in _nodes(layer, ast.Call) if "mask" in ast.unparse(call.func)]
     names = [{one.arg for one in call.keywords} for call in calls]
-    names += [{getattr(key, "value", None) for key in node.keys} for node in nodes if isinstance(node, ast.Dict)]
+    names += [{getattr(key, "value", None) for key in node.keys} for node in _nodes(layer, ast.Dict)]
     return any({"attention_mask", "position_ids"} <= one for one in names)
 
 
 def _hands_on_positions(layer: type) -> bool:
     """True if a module calls its layers with `position_ids`, from which FlashAttention reads where rows begin."""
-    calls = [node for node in _nodes(layer) if isinstance(node, ast.Call)]
-    inner = [call for call in calls if re.search("layer|block", ast.unparse(call.func))]
+    inner = [call for call in _nodes(layer, ast.Call) if re.search("layer|block", ast.unparse(call.func))]
     return any(one.arg == "position_ids" for call in inner for one in call.keywords)
 
 
@@ -336,5 +334,5 @@ def _code(layer: type) -> str:
 
 
 @functools.cache
-def _nodes(layer: type) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(_code(layer))))
+def _nodes(layer: type, kind: type[ast.AST]) -> list[Any]:
+    return [node for node in ast.walk(ast.parse(_code(layer))) if isinstance(node, kind)]
