@@ -106,8 +106,6 @@ struct Column {
     // The facts about the next row, of `length` tokens; see_deep: of one with dimensions, or in a column of those.
     void see(const Row& row, std::uint32_t form, std::int64_t length);
     void see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions);
-    // The facts about a row of form_other, before it is seen.
-    void see_other(PyObject* value);
     Span<const std::int64_t> all_lengths() const { return span_of(lengths); }
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.

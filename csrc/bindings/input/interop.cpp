@@ -131,8 +131,8 @@ void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementati
     constexpr std::size_t header = sizeof(PyObject);
     const bool has_room = static_cast<std::size_t>(Py_TYPE(tensor.ptr())->tp_basicsize) >= header + sizeof(void*);
     const char* const part = is_tensor(tensor.ptr()) && has_room ? next_part(tensor.ptr(), header) : nullptr;
-    knows_tensors_ = part != nullptr && reinterpret_cast<std::uintptr_t>(part) == implementation &&
-                     reinterpret_cast<std::uintptr_t>(next_part(part)) == storage && storage != 0;
+    knows_tensors = part != nullptr && reinterpret_cast<std::uintptr_t>(part) == implementation &&
+                    reinterpret_cast<std::uintptr_t>(next_part(part)) == storage && storage != 0;
 }
 
 void register_interop(py::module_& m) {
@@ -143,10 +143,10 @@ void register_interop(py::module_& m) {
              "in_worker"_a = py::none(), "make_shared"_a = py::none(), "scalars"_a = py::tuple(),
              "way_to_read"_a = py::none(), "count_modes"_a = py::none(), "without_modes"_a = py::none(),
              "forward_ad"_a = py::none(), "plain"_a = py::tuple())
-        .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
+        .def_readwrite("may_be_worker", &Interop::may_be_worker)
         .def("learn_tensor", &Interop::learn_tensor, "tensor"_a, "implementation"_a, "storage"_a)
-        .def_property_readonly("knows_tensors", &Interop::knows_tensors)
-        .def_property_readonly("has_exchange", &Interop::has_exchange);
+        .def_readonly("knows_tensors", &Interop::knows_tensors)
+        .def_property_readonly("has_exchange", [](const Interop& self) { return self.exchange() != nullptr; });
 }
 
 }  // namespace quadrat

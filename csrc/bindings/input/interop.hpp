@@ -30,8 +30,8 @@ public:
     // tensor: torch.Tensor, or None when torch is not loaded. exchange: torch's DLPack exchange capsule, or None.
     // Where there is no capsule: describe(tensor) gives (address, length, stride in bytes, kind) or None, and
     // make_tensor(shape, kind) gives (tensor, address).
-    // in_worker() says whether this process is a DataLoader's worker; it is asked only where set_may_be_worker has said
-    // that it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
+    // in_worker() says whether this process is a DataLoader's worker; it is asked only where `may_be_worker` says that
+    // it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
     // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
     // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
     // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
@@ -61,7 +61,6 @@ public:
         PyTypeObject* const type = Py_TYPE(object);
         return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) != 0 ? base_of_class(type) : Base::none;
     }
-    bool has_exchange() const { return exchange_ != nullptr; }
     // Whether an object is a number of NumPy's, by its exact type, and its kind.
     bool scalar_kind(PyObject* object, Kind* out) const {
         for (const auto& [type, kind] : scalars_) {
@@ -75,14 +74,11 @@ public:
     // Whether tensors may have tangents now, which only a level of forward-mode differentiation gives them.
     bool in_dual_level() const;
     // Whether tensors of a batch are to be in shared memory.
-    bool shares() const { return may_be_worker_ && in_worker_().cast<bool>(); }
-    bool may_be_worker() const { return may_be_worker_; }
-    void set_may_be_worker(bool value) { may_be_worker_ = value; }
+    bool shares() const { return may_be_worker && in_worker_().cast<bool>(); }
 
     // implementation, storage: the addresses torch gives for parts of `tensor`. Where they are found in it, tensors are
     // looked into ahead, see next_part.
     void learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage);
-    bool knows_tensors() const { return knows_tensors_; }
 
     int way_to_read(PyObject* type) const {
         return way_to_read_.is_none() ? 0 : way_to_read_(py::handle(type)).cast<int>();
@@ -94,12 +90,15 @@ public:
     // torch.Tensor.is_neg, whatever a tensor has of its own under that name.
     const py::object& is_negative() const { return is_negative_; }
     // Whether seeing tensors, or making outputs, calls Python code.
-    bool calls_python() const { return may_be_worker_ || (!tensor_.is_none() && exchange_ == nullptr); }
+    bool calls_python() const { return may_be_worker || (!tensor_.is_none() && exchange_ == nullptr); }
 
     const dlpack::ExchangeApi* exchange() const { return exchange_; }
     const py::object& describe() const { return describe_; }
     const py::object& make_tensor() const { return make_tensor_; }
     const py::object& make_shared() const { return make_shared_; }
+
+    bool may_be_worker = false;
+    bool knows_tensors = false;
 
 private:
     Base base_of_class(PyTypeObject* type) const;
@@ -110,8 +109,6 @@ private:
     py::tuple plain_;
     std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
-    bool may_be_worker_ = false;
-    bool knows_tensors_ = false;
 };
 
 // The row in `object`, of as many tokens as `length` says, and its form (see Form); `trailing` are its dimensions after

@@ -99,7 +99,7 @@ private:
             prefetch_lines(array->data, bytes_ahead);
         } else {
             const Tensors found = tensors_in(value, interop_);
-            if (found == Tensors::plain && interop_.knows_tensors()) {
+            if (found == Tensors::plain && interop_.knows_tensors) {
                 parts_.push_back(next_part(value, sizeof(PyObject)));
             }
             return found;
@@ -123,7 +123,11 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
         const std::uint32_t form = view(column->owners[i].ptr(), interop, &row, &dimensions);
         column->movable |= (form & (form_array | tensor_forms)) != 0;
         if (form == form_other) {
-            column->see_other(column->owners[i].ptr());
+            PyObject* const value = column->owners[i].ptr();
+            if (i == 0) {
+                column->others |= value == Py_None ? trait_none : PyUnicode_Check(value) ? trait_text : 0U;
+            }
+            column->others &= value == Py_None ? ~0U : ~static_cast<std::uint32_t>(trait_nothing);
         }
         if ((form & form_deep) != 0 || !column->trailing.empty()) {
             column->see_deep(row, form, (form & form_deep) != 0 ? dimensions : Trailing());
@@ -138,13 +142,6 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
 }
 
 }  // namespace
-
-void Column::see_other(PyObject* value) {
-    if (rows.empty()) {
-        others |= value == Py_None ? trait_none : PyUnicode_Check(value) ? trait_text : 0U;
-    }
-    others &= value == Py_None ? ~0U : ~static_cast<std::uint32_t>(trait_nothing);
-}
 
 void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions) {
     constexpr std::uint32_t lists = form_list | form_tuple;

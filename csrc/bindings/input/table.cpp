@@ -19,9 +19,14 @@ std::int64_t length_of(const py::object& values) {
     return PySequence_Size(values.ptr());
 }
 
-// What is wrong with the memory of a column, and where.
-[[noreturn]] void refuse_value(const py::handle& name, std::int64_t row, const py::value_error& error) {
-    throw py::value_error(message("column '", text(name), "', row ", row, " of the table: ", error.what()));
+// What `read` gives; where the memory of a column contradicts itself, the error says where.
+template <typename Read>
+auto read_value(const py::handle& name, std::int64_t row, Read read) {
+    try {
+        return read();
+    } catch (const py::value_error& error) {
+        throw py::value_error(message("column '", text(name), "', row ", row, " of the table: ", error.what()));
+    }
 }
 
 [[noreturn]] void refuse_key(const std::string& key, std::int64_t size) {
@@ -107,12 +112,8 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
         if (found.form != 0) {
             return fallback_value(column, row);
         }
-        py::object value;
-        try {
-            value = found.flat->value(found.flat->element(row));
-        } catch (const py::value_error& error) {
-            refuse_value(names_[column], row, error);
-        }
+        const auto read = [&] { return found.flat->value(found.flat->element(row)); };
+        const py::object value = read_value(names_[column], row, read);
         return value ? value : fallback_value(column, row);
     }
     return taken(PySequence_GetItem(found.values.ptr(), row));
@@ -139,15 +140,15 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
     Trailing trailing;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
-        bool found = false;
-        try {
-            found = look != form_other && !out->holds_more_than_seen() && flat->row(elements[i], &row, &trailing);
-            if (found && !is_told(trailing)) {
+        const bool found = read_value(names_[column], rows[i], [&] {
+            if (look == form_other || out->holds_more_than_seen() || !flat->row(elements[i], &row, &trailing)) {
+                return false;
+            }
+            if (!is_told(trailing)) {
                 trailing = out->rows.empty() ? told_by_any(*flat, elements) : out->trailing;
             }
-        } catch (const py::value_error& error) {
-            refuse_value(names_[column], rows[i], error);
-        }
+            return true;
+        });
         const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
         if (found && look != 0) {
             out->add_as(row, own, columns_[column].kind, trailing);
@@ -168,12 +169,8 @@ bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>&
     std::vector<Row> found;
     found.reserve(rows.size() * static_cast<std::size_t>(choices));
     for (const std::int64_t row : rows) {
-        try {
-            if (!flat->rows(flat->element(row), choices, &found)) {
-                return false;
-            }
-        } catch (const py::value_error& error) {
-            refuse_value(names_[column], row, error);
+        if (!read_value(names_[column], row, [&] { return flat->rows(flat->element(row), choices, &found); })) {
+            return false;
         }
     }
     for (const Row& row : found) {

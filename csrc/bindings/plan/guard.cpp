@@ -51,7 +51,15 @@ bool Guard::dicts_unchanged(const py::handle& subject) const {
            });
 }
 
-bool Guard::holds(const py::handle& subject) const {
+bool Guard::holds_for(const py::handle& collator) const {
+    py::object subject;  // the attributes of the collator that asks; null where no fact is about it
+    if (!collator.is_none()) {
+        subject = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(collator.ptr(), nullptr));
+        if (!subject) {
+            clear_error();
+            return false;
+        }
+    }
     if (!own_.empty() && (!subject || !PyDict_CheckExact(subject.ptr()))) {
         return false;
     }
@@ -75,18 +83,6 @@ bool Guard::holds(const py::handle& subject) const {
         subject_version_ = own_.empty() ? unknown : version_of(subject);
     }
     return true;
-}
-
-bool Guard::holds_for(const py::handle& collator) const {
-    if (collator.is_none()) {
-        return holds(py::handle());
-    }
-    const auto attributes = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(collator.ptr(), nullptr));
-    if (!attributes) {
-        clear_error();
-        return false;
-    }
-    return holds(attributes);
 }
 
 bool Guard::check(const Check& fact, PyObject* object) {

@@ -43,9 +43,7 @@ public:
         }
     }
 
-    // subject: the attributes of the collator that asks, a dict; null where no fact is about it.
-    bool holds(const py::handle& subject) const;
-    // The same for the collator itself, or None.
+    // For the collator that asks, or None.
     bool holds_for(const py::handle& collator) const;
 
 private:
