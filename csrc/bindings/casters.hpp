@@ -74,6 +74,21 @@ Span<const T> span_of(const std::vector<T>& numbers) {
     return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
 }
 
+// Takes what a value holds, each object once for each time that it is held.
+struct Visitor {
+    visitproc visit;
+    void* argument;
+    int result = 0;
+
+    template <typename... Objects>
+    void operator()(const Objects&... objects) {
+        (one(objects.ptr()), ...);
+    }
+
+private:
+    void one(PyObject* object) { result = result == 0 && object != nullptr ? visit(object, argument) : result; }
+};
+
 // An address that Python gives as an int: a pointer to whatever the function reads or writes there.
 struct Address {
     std::uintptr_t value = 0;

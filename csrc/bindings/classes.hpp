@@ -64,21 +64,6 @@ T* value_of(PyObject* self) {
     return there ? static_cast<T*>(made->simple_value_holder[0]) : nullptr;
 }
 
-// Takes what a value holds, each object once for each time that it is held.
-struct Visitor {
-    visitproc visit;
-    void* argument;
-    int result = 0;
-
-    template <typename... Objects>
-    void operator()(const Objects&... objects) {
-        (one(objects.ptr()), ...);
-    }
-
-private:
-    void one(PyObject* object) { result = result == 0 && object != nullptr ? visit(object, argument) : result; }
-};
-
 template <typename T, typename = void>
 struct HoldsObjects : std::false_type {};
 template <typename T>

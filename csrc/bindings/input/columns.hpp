@@ -123,8 +123,7 @@ public:
 
     const Column& at(std::size_t index) const { return columns.at(index); }
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         visit(interop_owner_);
         for (const Column& column : columns) {
             for (const py::object& owner : column.owners) {

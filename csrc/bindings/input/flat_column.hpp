@@ -42,10 +42,7 @@ public:
         : type_(std::move(type)), released_(std::move(released)) {}
     FlatColumn(FlatType type, py::object owner) : type_(std::move(type)), owner_(std::move(owner)) {}
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(owner_);
-    }
+    void traverse(Visitor& visit) const { visit(owner_); }
 
     void add_chunk(FlatArray chunk);
     std::int64_t size() const { return starts_.back(); }

@@ -42,8 +42,7 @@ public:
             py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad,
             py::tuple plain);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         visit(ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_, way_to_read_,
               count_modes_, without_modes_, is_negative_, forward_ad_, level_, plain_);
         for (const auto& scalar : scalars_) {

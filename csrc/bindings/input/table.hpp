@@ -22,8 +22,7 @@ public:
     // none; where rows do not look like Python's lists and numbers, `fallback` gives their values.
     Table(py::tuple names, const py::list& columns, py::object fallback, std::vector<Look> looks);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         visit(names_, fallback_);
         for (const TableColumn& column : columns_) {
             visit(column.values);
@@ -65,10 +64,7 @@ public:
     // up in first. Throws IndexError for a key that is out of range.
     TableRows(py::object table, const py::object& keys, const FlatColumn* mapping);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(table_owner_);
-    }
+    void traverse(Visitor& visit) const { visit(table_owner_); }
 
     const Table& table() const { return *table_; }
     std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }

@@ -110,10 +110,7 @@ public:
                  std::int64_t words, int word_format, std::int64_t keys,
                  std::optional<py::array_t<std::uint32_t>> epoch);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(epoch_ ? py::handle(*epoch_) : py::handle());
-    }
+    void traverse(Visitor& visit) const { visit(epoch_ ? py::handle(*epoch_) : py::handle()); }
 
     // The keys of the rows; lengths[i] ids at ids[start[i]].
     Status write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,

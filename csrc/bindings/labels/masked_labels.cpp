@@ -75,10 +75,7 @@ public:
           probability_(mlm_probability),
           replacement_(checked_replacement(replacement)) {}
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(generator_);
-    }
+    void traverse(Visitor& visit) const { visit(generator_); }
 
 private:
     Status mask(const Columns&, const std::uint8_t* words, const std::uint64_t*, const BatchIds& batch) const override {
@@ -144,10 +141,7 @@ public:
           joined_(joined),
           before_(std::move(before)) {}
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
-        visit(shuffle_, generator_, pieces_, before_);
-    }
+    void traverse(Visitor& visit) const { visit(shuffle_, generator_, pieces_, before_); }
 
     // Rows must be padded, not flat.
     Status write(const Columns& columns, const BatchIds& batch) const override {

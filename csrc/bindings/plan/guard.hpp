@@ -31,8 +31,7 @@ public:
     // From tuples (fact, object, key, expected).
     explicit Guard(const py::tuple& facts);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         for (const auto* const checks : {&entries_, &own_, &others_}) {
             for (const Check& check : *checks) {
                 visit(check.object, check.key, check.expected);

@@ -18,8 +18,7 @@ public:
     Recipe(const Recipe&) = delete;
     Recipe& operator=(const Recipe&) = delete;
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         guard_.traverse(visit);
         visit(spec_, interop_owner_, names_, optional_, absent_, main_, plain_, layout_.separator, wrapper_,
               attributes_, deferred_, check_, finish_, refusal_);
@@ -100,8 +99,7 @@ class Recipes {
 public:
     explicit Recipes(const py::tuple& recipes);
 
-    template <typename Visit>
-    void traverse(Visit& visit) const {
+    void traverse(Visitor& visit) const {
         for (const auto& [owner, recipe] : recipes_) {
             visit(owner);
         }
