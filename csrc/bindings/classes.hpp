@@ -12,8 +12,9 @@ namespace quadrat {
 // One function per concept adds it to the module; module.cpp calls them.
 using Register = void(py::module_&);
 
-Register register_allocate, register_arrow, register_columns, register_constants, register_gathered, register_generator,
-    register_interop, register_kernels, register_labels, register_recipe, register_table;
+Register register_allocate, register_arrow, register_columns, register_constants, register_flat_column,
+    register_gathered, register_generator, register_interop, register_kernels, register_labels, register_recipe,
+    register_table;
 
 // For what takes long and touches no Python object.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;

@@ -1,11 +1,14 @@
 #include "flat_column.hpp"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "../../kernels/convert.hpp"
 #include "../../kernels/prefetch.hpp"
+#include "../classes.hpp"
 
 namespace quadrat {
 namespace {
@@ -268,6 +271,69 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
         default:
             return {};
     }
+}
+
+namespace {
+
+// Memory of an array library as a column; `keep` owns it. values: `tokens` of these dimensions. offsets: [rows + 1]
+// int64, or 0 where each row is one token.
+FlatColumn column_of_memory(Address values, Kind kind, std::int64_t tokens, Address offsets, std::int64_t rows,
+                            py::object keep, const Trailing& trailing) {
+    const bool single = offsets.value == 0;
+    const std::int64_t inner = elements_of(trailing);
+    if (tokens < 0 || rows < 0 || (single && rows > tokens) || inner < 0) {
+        throw py::value_error("a size is negative, or there are fewer values than rows");
+    }
+    FlatType type;
+    type.layout = Layout::number;
+    type.kind = kind;
+    type.format = kind_names[static_cast<int>(kind)];
+    FlatArray array;
+    array.length = tokens * inner;
+    array.data = values;
+    const auto wrap = [&](int offset_bytes, std::int64_t fixed, std::int64_t length) {
+        FlatType list;
+        list.layout = Layout::list;
+        list.offset_bytes = offset_bytes;
+        list.fixed = fixed;
+        list.format = "list of " + type.format;
+        list.item = std::make_shared<const FlatType>(std::move(type));
+        type = std::move(list);
+        FlatArray lists;
+        lists.length = length;
+        lists.items = std::make_shared<const FlatArray>(std::move(array));
+        array = std::move(lists);
+    };
+    for (std::size_t axis = trailing.size(); axis-- > 0;) {
+        const Trailing outer(trailing.begin(), trailing.begin() + static_cast<std::ptrdiff_t>(axis));
+        wrap(0, trailing[axis], tokens * elements_of(outer));
+    }
+    if (!single) {
+        wrap(8, 0, rows);
+        array.offsets = offsets;
+    }
+    array.length = rows;
+    FlatColumn column(std::move(type), std::move(keep));
+    column.add_chunk(std::move(array));
+    return column;
+}
+
+}  // namespace
+
+void register_flat_column(py::module_& m) {
+    bind_class<FlatColumn>(m, "FlatColumn")
+        .def("__len__", &FlatColumn::size)
+        .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; })
+        .def_property_readonly("kind", [](const FlatColumn& self) -> py::object {
+            const FlatType* item = &self.type();  // of lists, and lists in them
+            while (item->layout == Layout::list) {
+                item = item->item.get();
+            }
+            const bool numbers = item->layout == Layout::number && item != &self.type();
+            return numbers ? py::cast(item->kind) : py::object(py::none());
+        });
+    m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "tokens"_a, "offsets"_a, "rows"_a, "keep"_a,
+          "trailing"_a = py::tuple());
 }
 
 }  // namespace quadrat
