@@ -175,7 +175,8 @@ def _reads_its_own_way(dataset: Any) -> bool:
 
 def _of_items(dataset: Any, column: str) -> IntArray:
     count = len(dataset)
-    return measure(_items(dataset, count), count, column)
+    chunks = _items(dataset, count) if count > _ITEMS else [[dataset[row] for row in range(count)]]
+    return measure(chunks, count, column)
 
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
@@ -242,8 +243,10 @@ def is_arrow(value: Any) -> bool:
 
 
 def _of_arrow(source: Any, column: str) -> IntArray:
-    with needs("quadrat.lengths of Arrow data"):
-        import pyarrow as pa
+    if sys.modules.get("pyarrow") is None:
+        with needs("quadrat.lengths of Arrow data"):
+            import pyarrow  # noqa: F401
+    pa: Any = sys.modules["pyarrow"]
     values = source if isinstance(source, (pa.Table, pa.Array, pa.ChunkedArray)) else _imported(source)
     if isinstance(values, pa.Table):
         try:
