@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from collections.abc import Callable
@@ -21,7 +22,7 @@ class Atomic:
 
     def _copied(self, held: Any) -> Any:
         """An equal value that shares no memory with this one, as far as a change writes to it."""
-        raise NotImplementedError
+        return copy.deepcopy(held)
 
     def _change(self, change: Callable[..., tuple[Any, Result]], *given: Any) -> Result:
         """Replace the value by what `change` makes of it and of what is given. Returns the result that comes with it.

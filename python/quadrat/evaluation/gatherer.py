@@ -60,9 +60,6 @@ class DistributedTensorGatherer(Atomic):
         self.padding_index = padding_index
         self._held = _Stored()
 
-    def _copied(self, held: _Stored) -> _Stored:
-        return copy.deepcopy(held)
-
     def add_arrays(self, arrays: Any) -> None:
         """Add the rows of all processes in one step: `[world_size * rows, ...]`, those of process 0 first.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from quadrat.support.tensors import is_tensor, recording
@@ -11,9 +12,7 @@ def tracked(array: Any) -> bool:
     """True if torch keeps track of what is done to an array, for its gradient or to do it again."""
     if not is_tensor(array) or not (array.requires_grad or recording()):
         return False
-    import torch
-
-    return recording() or torch.is_grad_enabled()
+    return recording() or sys.modules["torch"].is_grad_enabled()
 
 
 def operators() -> Any:
