@@ -14,8 +14,7 @@ from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, each_of, first_of, is_plain, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
-from quadrat.ops.flatten import Names
-from quadrat.ops.names import outputs
+from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 from quadrat.ops import _device
 from quadrat.ops._padding import AS_ROWS, Output, whole
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
-from quadrat.ops.names import check_names, renamed
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
 from quadrat.support.kinds import Framework
@@ -17,6 +16,32 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Names = Literal["transformers", "varlen_attn", "flash_attn", "megatron", "mask"]
+
+# By consumer, each output and what it is:
+#   places    where rows begin, and where the last one ends, int32 [rows + 1]; with padding between rows, their places
+#   tokens    the lengths of the rows added up, without any padding, int32 [rows + 1]
+#   longest   the length of the longest row, or place: an int, since FlashAttention 4 takes no tensor
+#   total     the length of the batch, an int
+#   documents 1 ... rows for the tokens of each row, and 0 for padding, int64
+#   gaps      whether there is no token, bool
+#   thd       the word
+NAMES: dict[str, tuple[tuple[str, str], ...]] = {
+    name: (*((f"{bounds}_{of}", "places") for of in "qk"), *((f"{longest}_{of}", "longest") for of in "qk"))
+    for name, bounds, longest in (
+        ("transformers", "cu_seq_lens", "max_length"),
+        ("varlen_attn", "cu_seq", "max"),
+        ("flash_attn", "cu_seqlens", "max_seqlen"),
+    )
+}
+NAMES["megatron"] = (
+    ("qkv_format", "thd"),
+    *((f"cu_seqlens_{of}", "tokens") for of in ("q", "kv")),
+    *((f"cu_seqlens_{of}_padded", "places") for of in ("q", "kv")),
+    *((f"max_seqlen_{of}", "longest") for of in ("q", "kv")),
+    ("total_tokens", "total"),
+)
+NAMES["mask"] = (("attention_mask", "documents"),)
+_PADDING_MASK = ("padding_mask", "gaps")  # an output only where rows are padded one by one, as those of "_padded" are
 
 
 class Flattened(NamedTuple):
@@ -115,7 +140,7 @@ def flatten(
     if total_length is not None and pad_to_multiple_of is not None:
         raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
     check_names(kwargs_for)
-    aligned, multiple = align_to is not None, pad_to_multiple_of
+    multiple = pad_to_multiple_of
     if align_to is not None and whole(align_to, "align_to") <= 0:
         raise ValueError(f"align_to must be positive, not {align_to}")
     if multiple is not None and whole(multiple, "pad_to_multiple_of") <= 0:
@@ -130,7 +155,7 @@ def flatten(
     else:
         require_own_dtype(ragged.values, dtype, return_tensors)
         made = _flatten_on_gpu(ragged, how, padding_value)
-    return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
+    return made if kwargs_for is None else _renamed(made, kwargs_for)
 
 
 def flatten_here(rows: _Rows, how: Placement, padding_value: Any, output: Output = AS_ROWS) -> Any:
@@ -154,3 +179,40 @@ def _flatten_on_gpu(ragged: Ragged, how: Placement, padding_value: Any) -> Any:
     if not how.continues:
         flat[1][flat[2] < 0] = 0
     return Flattened(*flat, longest)
+
+
+def check_names(names: Any) -> None:
+    """Raises ValueError unless it is None or a consumer in the table."""
+    if names is not None and (not isinstance(names, str) or names not in NAMES):
+        raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
+
+
+def parts_of(names: str | None, *, aligned: bool) -> tuple[tuple[str, str], ...]:
+    """The outputs that a consumer gets, and what each is; `aligned`: rows are padded one by one."""
+    found = () if names is None else NAMES[names]
+    if aligned:
+        return (*found, _PADDING_MASK)
+    return tuple(part for part in found if not part[0].endswith("_padded"))
+
+
+def outputs() -> frozenset[str]:
+    """The names of all such outputs."""
+    return frozenset(output for parts in NAMES.values() for output, _ in (*parts, _PADDING_MASK))
+
+
+def _renamed(made: Any, names: str) -> dict[str, Any]:
+    """A `Flattened` or an `Aligned` under the names of a consumer."""
+    aligned = isinstance(made, Aligned)
+    parts = {
+        "places": made.cu_seqlens_padded if aligned else made.cu_seqlens,
+        "tokens": made.cu_seqlens,
+        "longest": made.max_length_padded if aligned else made.max_length,
+        "total": len(made.position_ids),
+        "gaps": made.padding_mask if aligned else None,
+        "thd": "thd",
+    }
+    if names == "mask":
+        following = made.seq_idx + 1
+        parts["documents"] = following.long() if hasattr(following, "long") else following.astype("int64")
+    batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
+    return batch | {output: parts[what] for output, what in parts_of(names, aligned=aligned)}

@@ -11,7 +11,7 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, first_mapping
 from quadrat.ops.aligned import Placement
-from quadrat.ops.names import check_names, parts_of
+from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back, said
@@ -20,7 +20,7 @@ from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
 
 _INT64 = range(-(2**63), 2**63)
-# How the parts of `quadrat.ops.names` are made.
+# How the parts of `quadrat.ops.flatten` are made.
 _PARTS = {
     "places": (col.BOUNDS, INT32),
     "tokens": (col.TOKEN_BOUNDS, INT32),
@@ -42,7 +42,7 @@ class Flattening(NamedTuple):
     label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
     position_ids: bool = True
     seq_idx: bool = False
-    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.names`; None: nothing does
+    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.flatten`; None: nothing does
     extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
     layout: col.BatchLayout = col.BatchLayout(separator=-100)
     input_pad: Any = 0
