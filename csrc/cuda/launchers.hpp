@@ -68,18 +68,15 @@ typename Queue::Error launch_on(const Queue& queue, const Call& call) {
     if (idle(call)) {
         return Queue::success;  // a grid without blocks is an error
     }
+    auto cleared = Queue::success;
     if constexpr (std::is_same_v<Call, RowKeys>) {
-        const auto error = queue.clear(call.out, static_cast<std::size_t>(call.rows) * sizeof *call.out);
-        if (error != Queue::success) {
-            return error;
-        }
-    }
-    if constexpr (std::is_same_v<Call, MaskLayout>) {
+        cleared = queue.clear(call.out, static_cast<std::size_t>(call.rows) * sizeof *call.out);
+    } else if constexpr (std::is_same_v<Call, MaskLayout>) {
         const auto published = static_cast<std::size_t>(call.rows * segments_of(call.width)) * sizeof *call.published;
-        const auto error = queue.clear(call.state, sizeof *call.state + published);
-        if (error != Queue::success) {
-            return error;
-        }
+        cleared = queue.clear(call.state, sizeof *call.state + published);
+    }
+    if (cleared != Queue::success) {
+        return cleared;
     }
     if constexpr (has_plan<Call>) {
         Call shared = call;

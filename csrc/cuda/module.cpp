@@ -43,25 +43,25 @@ private:
 
 std::string version(int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); }
 
+// The number that a function of CUDA gives; 0 where it fails.
+template <typename Ask>
+int number_of(Ask ask) {
+    int number = 0;
+    if (ask(&number) == cudaSuccess) {
+        return number;
+    }
+    static_cast<void>(cudaGetLastError());
+    return 0;
+}
+
 // Asks for the driver's version only, since counting devices would initialise the driver.
 std::string description() {
-    int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess) {
-        static_cast<void>(cudaGetLastError());
-        driver = 0;
-    }
+    const int driver = number_of(&cudaDriverGetVersion);
     return "CUDA " + version(CUDART_VERSION) +
            ", " QUADRAT_CUDA_TARGETS "; driver: " + (driver == 0 ? "none" : version(driver));
 }
 
-int device_count() {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess) {
-        static_cast<void>(cudaGetLastError());
-        return 0;
-    }
-    return count;
-}
+int device_count() { return number_of(&cudaGetDeviceCount); }
 
 }  // namespace
 }  // namespace quadrat::cuda

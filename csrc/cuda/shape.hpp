@@ -67,12 +67,6 @@ inline Pieces padded_pieces(std::int64_t rows, std::int64_t width, std::int64_t 
     return pieces_of(rows, width * token, width * token, rows * width * token, most_log);
 }
 
-// The rows of a flat output may have any length; what is longer than the mean takes several turns.
-inline Pieces flat_pieces(std::int64_t rows, std::int64_t size, std::int64_t token, int most_log) {
-    const std::int64_t mean = size / rows * token;
-    return pieces_of(rows, mean, mean, size * token, most_log);
-}
-
 template <typename Call>
 std::int64_t token_bytes(const Call& call) {
     return call.inner * static_cast<std::int64_t>(call.item);
@@ -114,7 +108,9 @@ inline std::int64_t plan(FlattenColumns& call, int most_log) {
         } else if (call.rows > 0 && column.content == FlatContent::values) {
             column.pieces = padded_pieces(1, call.out_size, token_bytes(column), most_log);
         } else if (call.rows > 0) {
-            column.pieces = flat_pieces(call.rows, call.out_size, token_bytes(column), most_log);
+            // Rows may have any length; what is longer than the mean takes several turns.
+            const std::int64_t token = token_bytes(column), mean = call.out_size / call.rows * token;
+            column.pieces = pieces_of(call.rows, mean, mean, call.out_size * token, most_log);
         }
         blocks += column.pieces.blocks;
     }

@@ -9,17 +9,6 @@
 namespace quadrat {
 namespace {
 
-template <typename T, typename S>
-constexpr bool always_fits() {
-    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>) {
-        return true;
-    } else {
-        using TL = std::numeric_limits<T>;
-        using SL = std::numeric_limits<S>;
-        return TL::digits >= SL::digits && (TL::is_signed || !SL::is_signed);
-    }
-}
-
 template <typename T>
 constexpr bool is_negative(T value) {
     if constexpr (std::is_signed_v<T>) {
@@ -32,7 +21,9 @@ constexpr bool is_negative(T value) {
 // A value fits when it survives the way back with its sign.
 template <typename S, typename T>
 constexpr bool fits_into(S source, T value) {
-    if constexpr (always_fits<T, S>()) {
+    using TL = std::numeric_limits<T>;
+    using SL = std::numeric_limits<S>;
+    if constexpr (!std::is_integral_v<T> || (TL::digits >= SL::digits && (TL::is_signed || !SL::is_signed))) {
         return true;
     } else {
         return (static_cast<S>(value) == source) & (is_negative(value) == is_negative(source));

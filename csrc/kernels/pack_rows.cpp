@@ -27,13 +27,12 @@ struct Placement {
 
 constexpr std::int64_t cold = 32;  // steps, as `Watch` counts them, to memory that is not in the caches
 
-constexpr auto placement_words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
-
 // Packs by their room: those of equal room wait in a queue, a ring of placements of which only the last is kept.
 class PacksByRoom {
 public:
     static std::int64_t scratch(std::int64_t rows, std::int64_t max_length) {
-        return BitTree::words(max_length + 1) + max_length + 1 + placement_words * rows;
+        constexpr auto words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
+        return BitTree::words(max_length + 1) + max_length + 1 + words * rows;
     }
 
     PacksByRoom(std::int64_t max_length, std::int64_t* scratch, Watch& watch)

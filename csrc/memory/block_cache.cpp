@@ -103,24 +103,19 @@ Block acquire(std::size_t size) {
 
 void release(Block block) {
     Evicted evicted;
-    bool kept = false;
     Cache& all = cache();
-    {
-        const std::unique_lock guard(all.busy, std::try_to_lock);
-        if (guard && block.size >= smallest_cached && block.size <= largest_cached) {
-            block.waiting = ++all.releases;
-            while (all.count == slots || all.bytes + block.size > most_cached ||
-                   (all.count > 0 && all.releases - all.blocks[0].waiting > most_passed_over)) {
-                evicted.add(all.take(0));
-            }
-            all.blocks[all.count++] = block;
-            all.bytes += block.size;
-            kept = true;
-        }
+    const std::unique_lock guard(all.busy, std::try_to_lock);
+    if (!guard || block.size < smallest_cached || block.size > largest_cached) {
+        evicted.add(block);
+        return;
     }
-    if (!kept) {
-        free_block(block);
+    block.waiting = ++all.releases;
+    while (all.count == slots || all.bytes + block.size > most_cached ||
+           (all.count > 0 && all.releases - all.blocks[0].waiting > most_passed_over)) {
+        evicted.add(all.take(0));
     }
+    all.blocks[all.count++] = block;
+    all.bytes += block.size;
 }
 
 std::size_t cached_bytes() {

@@ -21,10 +21,7 @@ constexpr std::size_t mapped = std::size_t{1} << 18;
 constexpr std::size_t room = std::size_t{64} << 20;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-char* map(std::size_t bytes) {
-    void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
-}
+char* mapping(void* data) { return data == MAP_FAILED ? nullptr : static_cast<char*>(data); }
 #else
 constexpr std::size_t mapped = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t room = 0;
@@ -68,12 +65,11 @@ bool Growing::reserve(std::size_t capacity) {
     char* data = nullptr;
 #if defined(__linux__)
     if (capacity_ >= mapped && capacity >= mapped) {
-        void* const moved = mremap(data_, capacity_, capacity, MREMAP_MAYMOVE);
-        data = moved == MAP_FAILED ? nullptr : static_cast<char*>(moved);
+        data = mapping(mremap(data_, capacity_, capacity, MREMAP_MAYMOVE));
     } else if (capacity_ >= mapped) {
         return true;  // shrinking below: the few pages to gain are not worth a copy
     } else if (capacity >= mapped) {
-        data = map(capacity);
+        data = mapping(mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         if (data != nullptr) {
             copy_bytes(data, data_, size_);
             std::free(data_);
