@@ -174,7 +174,12 @@ def _check(trainer: Any) -> None:
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise not_indexed(dataset)
     if (texts := trainer_of_texts(trainer)) is not None:
-        _check_texts(trainer, texts)
+        require_usual(trainer, ["get_train_dataloader", "get_batch_sampler"], "chooses rows", texts)
+        if isinstance(dataset, dict):
+            raise ValueError("the train_dataset has several datasets, and each batch has rows of one: its batches stay")
+        chosen = getattr(trainer.args.batch_sampler, "value", trainer.args.batch_sampler)
+        if chosen != "batch_sampler":
+            raise ValueError(f"batch_sampler={chosen!r} promises which rows a batch has together: its batches stay")
     else:
         require_usual(trainer, ["get_train_dataloader"], "chooses rows")
         try:
@@ -185,15 +190,6 @@ def _check(trainer: Any) -> None:
                 raise
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
-
-
-def _check_texts(trainer: Any, base: type) -> None:
-    require_usual(trainer, ["get_train_dataloader", "get_batch_sampler"], "chooses rows", base)
-    if isinstance(trainer.train_dataset, dict):
-        raise ValueError("the train_dataset has several datasets, and each batch has rows of one: its batches stay")
-    chosen = getattr(trainer.args.batch_sampler, "value", trainer.args.batch_sampler)
-    if chosen != "batch_sampler":
-        raise ValueError(f"batch_sampler={chosen!r} promises which rows a batch has together: its batches stay")
 
 
 def _without_unused(trainer: Any, dataset: Any) -> Any:

@@ -83,11 +83,6 @@ def bits_of(value: Any, kind: int) -> int:
     return int.from_bytes(np.array(value, DTYPES[kind]).tobytes(), sys.byteorder)
 
 
-def item_size(kind: int) -> int:
-    """The bytes of one element."""
-    return DTYPES[kind].itemsize
-
-
 def torch_dtype(kind: int) -> torch.dtype:
     """The torch dtype of a kind. Raises TypeError where this torch has none."""
     if (dtype := getattr(torch_module(), KINDS[kind], None)) is None:

@@ -13,6 +13,12 @@ _READERS = frozenset(
     ("__getattribute__", "__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get")
 )
 
+# Mappings that look up strings in their `data`.
+_OF_TRANSFORMERS = (
+    ("transformers.tokenization_utils_base", "BatchEncoding"),
+    ("transformers.feature_extraction_utils", "BatchFeature"),
+)
+
 # How a mapping may be read: not at all, or as a dict, see csrc/bindings/input/walk.hpp.
 _WAYS = _core.WAYS
 
@@ -21,7 +27,8 @@ def way_to_read(cls: type) -> int:
     """How mappings of a class are read without calling code of theirs, but `__missing__`."""
     if cls is ChainMap:
         return _WAYS.CHAIN
-    wrappers = (*_of_transformers(), UserDict)
+    loaded = (getattr(sys.modules.get(module), name, None) for module, name in _OF_TRANSFORMERS)
+    wrappers = UserDict, *(one for one in loaded if one is not None)
     for one in cls.__mro__:  # by identity: a metaclass may say that classes are equal
         if any(one is base for base in (dict, OrderedDict, defaultdict)):
             return _WAYS.DICT
@@ -30,11 +37,3 @@ def way_to_read(cls: type) -> int:
         if not _READERS.isdisjoint(vars(one)):
             break
     return _WAYS.OPAQUE
-
-
-def _of_transformers() -> tuple[type, ...]:
-    """Its mappings, as far as they are loaded: they look up strings in their `data`."""
-    encoding = sys.modules.get("transformers.tokenization_utils_base")
-    feature = sys.modules.get("transformers.feature_extraction_utils")
-    found = getattr(encoding, "BatchEncoding", None), getattr(feature, "BatchFeature", None)
-    return tuple(cls for cls in found if cls is not None)
