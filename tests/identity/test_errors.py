@@ -16,7 +16,7 @@ import transformers
 
 import quadrat
 from quadrat.installed import behaviour, originals
-from quadrat.planning.diagnosis import diagnose
+from quadrat.planning.fallback import diagnose
 from support import hints, samples
 from support.compare import both, check_error, outcome
 from support.others import OTHERS

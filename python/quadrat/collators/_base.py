@@ -138,7 +138,7 @@ class Collator(Remembering):
                 make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
                 compares = is_due_anew(self, rows, framework)
             elif compares := not why:  # an empty one: the batch is to be compared
-                make = of_recipes(run, self)
+                make = functools.partial(of_recipes, run, self)
             if not why:
                 compares = compares and not self._is_own(rows)
                 batch = compared(self, rows, make, self._fallback(rows, framework)) if compares else make(rows)

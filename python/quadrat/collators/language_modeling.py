@@ -18,8 +18,7 @@ from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.ops.flatten import Names
 from quadrat.planning.conversion import collate_tf_or_jax
-from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, raise_clearer
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 

@@ -217,7 +217,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     def _plan(self, features: Any, framework: Framework) -> Any:
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
-        label = padded.LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True, lists=True)
+        label = padded.LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True)
         value = self.label_pad_token_id
         return _make_padded(self, features, framework, label=label, label_value=value, finish=_with_decoder_ids)
 

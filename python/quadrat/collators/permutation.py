@@ -15,8 +15,7 @@ from quadrat.input.rows import plain
 from quadrat.installed import originals
 from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
-from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import FallBack, fall_back, or_fall_back, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer
 from quadrat.planning.plan_cache import check_device
 from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin

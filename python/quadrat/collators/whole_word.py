@@ -16,8 +16,7 @@ from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn
 from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning import plan_cache
-from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import FallBack, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, python_origin

@@ -222,17 +222,6 @@ def first_mapping(features: Any) -> Mapping[str, Any] | None:
     return first if isinstance(first, Mapping) else None
 
 
-def bare_column(rows: Any) -> _core.Columns:
-    """Rows that no mapping holds, a list, tuple or `Ragged`, as column 0."""
-    if isinstance(rows, Ragged):
-        collected = _core.collect(rows_of_columns({MAIN: rows}), None, interop())
-        assert collected is not None
-        return collected[1]
-    columns = _core.Columns()
-    columns.add_values(rows, interop())
-    return columns
-
-
 def rows_of_columns(columns: Mapping[str, Any]) -> Any:
     """`Rows` of columns, one value per row each; the mapping itself where one of them has no rows."""
     table = _table_of_columns(columns)

@@ -11,7 +11,7 @@ import torch
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch, deferred_batch
 from quadrat.input.items import documents_of, is_packed
-from quadrat.input.rows import MAIN, SEQUENCES, bare_column, first_mapping
+from quadrat.input.rows import MAIN, SEQUENCES, first_mapping, rows_of_columns
 from quadrat.installed import imitated
 from quadrat.masking import philox
 from quadrat.masking.vocabulary import length_facts, length_of, listed_special_ids
@@ -26,7 +26,8 @@ from quadrat.ragged import Ragged
 from quadrat.support import columns as col
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.kinds import INT64, Framework
-from quadrat.support.tensors import NotOnCpu, other_than_memory, require_plain_tensors
+from quadrat.support.memory import interop
+from quadrat.support.tensors import other_than_memory
 
 MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
@@ -112,7 +113,7 @@ def _without_padding_tokens(collator: Any, batch: Any) -> Any:
     return batch
 
 
-def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ()) -> Labelling:
+def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...]) -> Labelling:
     if not collator.mlm:
         fills = collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None
         return Labelling(_causal_labels, fills, omits)
@@ -259,14 +260,13 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         twin = "DataCollatorForLanguageModeling"
         if imitated.broken(framework) or imitated.compares(twin) or imitated.unknown(twin):
             return None
-        if framework == "pt":
-            require_plain_tensors()
+        plan_cache.check_device(framework)
         if collator.whole_word_mask and offsets is None:
             return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORD_FORMATS.NONE)
         offsets = offsets if collator.whole_word_mask else None
         return inputs, write_labels(labeller, inputs, special, offsets, of_batch=True)
-    except (FallBack, NotOnCpu, TypeError, ValueError):
+    except (FallBack, TypeError, ValueError):
         return None
 
 
@@ -309,9 +309,11 @@ def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
     bare = first_mapping(features) is None
     if bare and type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
         raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
-    columns = bare_column(features) if bare and type(features) not in (list, tuple) else None
-    optional = None if bare else spec.optional
-    return make(collator, spec._replace(bare=bare, optional=optional), features, columns)
+    spec = spec._replace(bare=bare, optional=None if bare else spec.optional)
+    if type(features) is not Ragged:
+        return make(collator, spec, features)
+    collected = _core.collect(rows_of_columns({MAIN: features}), None, interop())
+    return make(collator, spec, features, collected and collected[1])
 
 
 @planned

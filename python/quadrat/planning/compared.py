@@ -119,18 +119,14 @@ def _copied(features: Any) -> Any:
     return features
 
 
-def of_recipes(run: Any, collator: Any) -> Callable[[Any], Any]:
-    """A function that makes batches as `run` does, without comparing them. It raises FallBack."""
-
-    def make(features: Any) -> Any:
-        batch = run.__self__.make(collator, features)
-        if type(batch) is tuple:
-            raise FallBack(*batch)
-        if batch is None or batch is False:
-            raise FallBack("features changed their form while they were read", "do not edit features meanwhile")
-        return batch
-
-    return make
+def of_recipes(run: Any, collator: Any, features: Any) -> Any:
+    """The batch as `run` makes it, which is not compared. Raises FallBack."""
+    batch = run.__self__.make(collator, features)
+    if type(batch) is tuple:
+        raise FallBack(*batch)
+    if batch is None or batch is False:
+        raise FallBack("features changed their form while they were read", "do not edit features meanwhile")
+    return batch
 
 
 def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:

@@ -160,11 +160,10 @@ def _holds_lists(tokenizer: Any, encoded_inputs: Any) -> bool:
 
 def is_of_luke(method: Any) -> bool:
     """True if a method is `pad` of the installed LUKE or mLUKE, which pads entities and is the base's otherwise."""
-    for module, name in (("luke", "LukeTokenizer"), ("mluke", "MLukeTokenizer")):
-        home = sys.modules.get(f"transformers.models.{module}.tokenization_{module}")
-        if method is not None and method is getattr(getattr(home, name, None), "pad", None):
-            return True
-    return False
+    names = {"LukeTokenizer": "luke", "MLukeTokenizer": "mluke"}
+    homes = {name: sys.modules.get(f"transformers.models.{one}.tokenization_{one}") for name, one in names.items()}
+    methods = (getattr(getattr(home, name, None), "pad", None) for name, home in homes.items())
+    return method is not None and any(method is one for one in methods)
 
 
 def first_value(features: Any, main: str) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, is_plain, plain
 from quadrat.installed import imitated
-from quadrat.planning.diagnosis import diagnose
+from quadrat.planning.diagnosis import options, rules
 from quadrat.support.arrays import fast_form
 from quadrat.support.counts import count_fallback
 from quadrat.support.kinds import WIDEST
@@ -34,6 +34,9 @@ OTHER_TENSORS = "quadrat makes tensors for 'pt' and arrays for 'np'"
 _QUIET = (AS_FAST, OTHER_TENSORS)
 
 Why = tuple[str, str | None]  # of a FallBack: its reason and remedy
+
+# In place of features, for an error of a collator's constructor.
+NO_FEATURES: Any = object()
 
 
 class FallBack(Exception):  # noqa: N818 - a decision, not an error
@@ -105,15 +108,14 @@ def first_feature(features: Any) -> Mapping[str, Any]:
     return first
 
 
-def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why | None = None) -> Any:
-    """The reference's result for `features`, or its error with what quadrat can add to it. why: as for `log_once`."""
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why) -> Any:
+    """The reference's result for `features`, or its error with what quadrat can add to it."""
     if type(features) is not list:
         features = plain(features)
     try:
         batch = reference(features)
     except Exception as error:
-        if why is not None:
-            log_once(collator, why, features, counts=False)
+        log_once(collator, why, features, counts=False)
         raise_clearer(error, features, collator)
     log_once(collator, why, features)
     return batch
@@ -142,6 +144,23 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
         del error  # see `raise_saying`
 
 
+def diagnose(features: Any, collator: Any) -> str | None:
+    """The first problem found in the collator's options or in `features`, or None."""
+    try:
+        return next(_problems(features, collator), None)
+    except Exception:  # a feature that fails to be looked at: the reference's error stands alone
+        return None
+
+
+def _problems(features: Any, collator: Any) -> Iterator[str]:
+    """Certain ones first, then what is most likely the cause."""
+    yield from options.not_a_tokenizer(collator)
+    if features is not NO_FEATURES:
+        yield from options.not_features(features)
+        yield from options.unknown(collator)
+        yield from rules.problems(features, collator)
+
+
 def raise_saying(error: Exception, more: str | None) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then what quadrat adds; None adds nothing."""
     if more is None or type(error) not in _REBUILDABLE:
@@ -160,17 +179,9 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def log_once(collator: Any, why: Why | None, features: Any = None, *, counts: bool = True) -> None:
-    """Count a batch that fell back, and log why, once per collator and kind of reason: the first as a warning.
-
-    why: None for that of its last batch. counts: whether a batch was made; otherwise an error was raised.
-    """
-    own = collator.__dict__
-    if why is None:
-        name = type(collator).__name__
-        count_fallback(*own.get("_quadrat_why", (name, name)))
-        return
-    known, of = own.setdefault("_quadrat_fell_back", {}), _kind_of(why[0])
+def log_once(collator: Any, why: Why, features: Any = None, *, counts: bool = True) -> None:
+    """Log why a batch falls back, once per collator and kind of reason: the first as a warning. counts: it was made."""
+    known, of = collator.__dict__.setdefault("_quadrat_fell_back", {}), _kind_of(why[0])
     found = known.get(of)
     if is_new := found is None:
         why = _with_fast_form(why, features)
@@ -178,7 +189,6 @@ def log_once(collator: Any, why: Why | None, features: Any = None, *, counts: bo
         found = f"{who}: {of}", f"{who}: {said(*why)}"
         if is_new := len(known) < _MOST_KINDS:
             known[of] = found
-    own["_quadrat_why"] = found
     first = counts and count_fallback(*found)
     if is_new:
         logger.log(logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG, "%s", found[1])

@@ -30,7 +30,6 @@ _PARTS = {
     "gaps": (col.GAPS, BOOL),
     "thd": (col.CONSTANT, INT64),
 }
-_NOTHING: Mapping[str, Any] = {}
 
 
 class Flattening(NamedTuple):
@@ -43,7 +42,7 @@ class Flattening(NamedTuple):
     position_ids: bool = True
     seq_idx: bool = False
     consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.flatten`; None: nothing does
-    extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
+    extra: Mapping[str, Any] = {}  # more columns with one number per token, and what pads each
     layout: col.BatchLayout = col.BatchLayout(separator=-100)
     input_pad: Any = 0
     label_pad: Any = -100
@@ -78,18 +77,6 @@ class Flattening(NamedTuple):
     def padded(self) -> bool:
         """True if there may be padding."""
         return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
-
-    @property
-    def defers(self) -> bool:
-        """True if a device can make the batch; others are made before they are sent."""
-        layout = self.layout
-        plain = layout.align_to == layout.total == 0 and layout.continue_positions
-        return plain and self.consumer not in ("megatron", "mask")
-
-    @property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """The outputs that the consumer gets, and what each is."""
-        return parts_of(self.consumer, aligned=self.layout.align_to > 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -180,15 +167,18 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
         raise FallBack("position_ids_start is not an int64", "give an int")
     if plan.packed:
         layout = layout._replace(seq_lengths=len(names) - 1)
+    plain = layout.align_to == layout.total == 0 and layout.continue_positions
+    defers = deferred and plain and plan.consumer not in ("megatron", "mask")  # others are made before they are sent
+    parts = parts_of(plan.consumer, aligned=layout.align_to > 0)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, plan.parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty
+    asked = *given, parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     own: dict[str, Any] = {
         "values": lambda collator, key: values,
         "labelling": plan.labelling,
         "facts": None,
-        "deferred": deferred_batch if deferred and plan.defers else None,
+        "deferred": deferred_batch if defers else None,
     }
     return Spec(plan.framework, flat_plan, asked, names, layout=layout, **{**own, **more})
 

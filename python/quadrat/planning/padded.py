@@ -29,8 +29,8 @@ class LabelColumn(NamedTuple):
     names: tuple[str, ...]  # the first of these that is there
     action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS
     output: str | None = None  # its name in the batch; None: its own
-    optional: bool = False  # whether the output is None where there is no such column, or it holds None in all rows
-    lists: bool = False  # after a list only lists may follow
+    # Whether the output is None where there is no such column, or it holds None in all rows; then lists follow lists.
+    optional: bool = False
     refusal: Why | None = None  # why batches with labels fall back
 
     def found(self, names: tuple[str, ...]) -> str | None:
@@ -275,7 +275,7 @@ def _label_step(label: LabelColumn, name: str | None, key: PlanKey, shapes: list
         if shape.forms & ~col.SINGLE_NUMBERS or shape.kinds != col.PYTHON_INTS:
             raise FallBack(f"column '{name}' is not made of ints", "give one int for each example")
         return output, index, col.NUMBERS, INT64
-    known = col.LIST if label.lists and shape.first_form == col.LIST else col.ROWS
+    known = col.LIST if label.optional and shape.first_form == col.LIST else col.ROWS
     if shape.forms & ~known or not shape.kinds or shape.kinds & ~col.INTS:
         raise FallBack(f"column '{name}' is not made of rows of ints", "give lists of ints")
     if label.action == col.STACK and (shape.forms != col.LIST or not shape.equal):

@@ -18,9 +18,8 @@ from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_
 from quadrat.installed import originals
 from quadrat.planning.compared import compared, is_due_anew, of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
-from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, log_once, raise_clearer, raise_saying, require_known
+from quadrat.planning.fallback import NO_FEATURES, FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, make
 from quadrat.planning.remembering import Remembering

@@ -41,26 +41,22 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     yield from not_mappings(features)
     if hasattr(collator, "_quadrat_reads"):
         yield from _read(collator, features)
-        return
-    if permutes or words:
+    elif permutes or words:
         yield from _no_tokens(MAIN, features, "whose tokens are masked")
         yield from missing(features, [MAIN])
         yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
-        return
-    if getattr(collator, "padding_free", isinstance(collator, _JOINS)):
+    elif getattr(collator, "padding_free", isinstance(collator, _JOINS)):
         yield from _flattened(collator, features)
-        return
-    of_choices = isinstance(collator, originals.DataCollatorForMultipleChoice)
-    if of_choices:
+    elif isinstance(collator, originals.DataCollatorForMultipleChoice):
         yield from _no_tokens(MAIN, features, "whose rows are the choices")
-    elif hasattr(collator, "tokenizer"):
-        yield from _no_tokens(collator.tokenizer.model_input_names[0], features, "which the tokenizer pads")
-    yield from missing(features, features[0])
-    if of_choices:
+        yield from missing(features, features[0])
         yield from _choices(collator, features)
-        return
-    rows = {name: [feature[name] for feature in features] for name in features[0]}
-    yield from _padded(collator, rows) if hasattr(collator, "tokenizer") else _stacked(collator, rows)
+    else:
+        if hasattr(collator, "tokenizer"):
+            yield from _no_tokens(collator.tokenizer.model_input_names[0], features, "which the tokenizer pads")
+        yield from missing(features, features[0])
+        rows = {name: [feature[name] for feature in features] for name in features[0]}
+        yield from _padded(collator, rows) if hasattr(collator, "tokenizer") else _stacked(collator, rows)
 
 
 def _read(collator: Any, features: Sequence[Any]) -> Iterator[str]:
