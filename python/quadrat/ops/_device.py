@@ -21,6 +21,7 @@ from quadrat.support.tensors import on_gpu
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 
 def rows_on_gpu(rows: Any) -> Ragged | None:
@@ -42,7 +43,7 @@ def rows_on_gpu(rows: Any) -> Ragged | None:
     return Ragged.of_lengths(torch.cat(list(rows)), [len(row) for row in rows])
 
 
-def bits_of_padding(value: Any, like: torch.Tensor) -> int:
+def bits_of_padding(value: Any, like: Tensor) -> int:
     """The bits of a padding value as one element of the dtype of `like`. Raises TypeError and OverflowError."""
     value = fill_value(value, None)
     if value == 0 and isinstance(value, int):  # of every dtype
@@ -58,35 +59,33 @@ def bits_of_padding(value: Any, like: torch.Tensor) -> int:
     return int(bits[0])
 
 
-def column_of(
-    values: torch.Tensor | None, offsets: torch.Tensor, width: int, *, left: bool, fill: int, out: torch.Tensor
-) -> PadColumn:
+def column_of(values: Tensor | None, offsets: Tensor, width: int, *, left: bool, fill: int, out: Tensor) -> PadColumn:
     """A column for a launch: `values`, `[total, ...]`, to `out`, `[rows, width, ...]`; without, an attention mask."""
     item, inner = out.element_size(), math.prod(out.shape[2:])
     source, one = ((0, 0), bits_of_padding(True, out)) if values is None else (_source_of(values, offsets), 0)
     return PadColumn(*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out))
 
 
-def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
+def _source_of(values: Tensor, offsets: Tensor) -> tuple[int, int]:
     # Without an address it would be a mask; nothing is read of values that are empty.
     return (address_of(values), len(values)) if values.numel() else (address_of(offsets), 0)
 
 
-def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, padding_value: Any) -> torch.Tensor:
+def pad(values: Tensor, offsets: Tensor, width: int, *, left: bool, padding_value: Any) -> Tensor:
     values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
 
 
-def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, left: bool) -> torch.Tensor:
+def attention_mask(offsets: Tensor, width: int, dtype: torch.dtype, *, left: bool) -> Tensor:
     offsets = offsets.long().contiguous()
     out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
     gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
     return out
 
 
-def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool) -> torch.Tensor:
+def unpad(padded: Tensor, offsets: Tensor, total: int, *, left: bool) -> Tensor:
     """`[total, ...]`: row i at offsets[i], its first `width` tokens if it is longer; zeros elsewhere."""
     padded, offsets = dense(padded, "padded"), offsets.long().contiguous()
     rows, width = padded.shape[:2]
@@ -100,8 +99,8 @@ def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool
 
 
 def flatten(
-    values: torch.Tensor, offsets: torch.Tensor, total: int, *, start: int, padding_value: Any
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    values: Tensor, offsets: Tensor, total: int, *, start: int, padding_value: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, position_ids, seq_idx and cu_seqlens of a flat batch of `total` tokens; padding follows the last row."""
     values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
     rows = len(offsets) - 1

@@ -20,7 +20,7 @@ from quadrat.support.memory import address_of, empty
 from quadrat.support.tensors import is_tensor
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
     from typing_extensions import Unpack
 
     from quadrat.ops._padding import MaskOptions
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def attention_mask(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[MaskOptions]) -> Array: ...
 @overload
 def attention_mask(
-    rows: torch.Tensor | Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[MaskOptions]
-) -> torch.Tensor: ...
+    rows: Tensor | Sequence[Tensor], *, return_tensors: None = None, **options: Unpack[MaskOptions]
+) -> Tensor: ...
 @overload
-def attention_mask(rows: Any, *, return_tensors: Literal["pt"], **options: Unpack[MaskOptions]) -> torch.Tensor: ...
+def attention_mask(rows: Any, *, return_tensors: Literal["pt"], **options: Unpack[MaskOptions]) -> Tensor: ...
 @overload
 def attention_mask(
     rows: Any, *, return_tensors: Literal["np"] | None = None, **options: Unpack[MaskOptions]

@@ -14,7 +14,7 @@ from quadrat.support.arrays import Array, fill_value, require_own_dtype
 from quadrat.support.kinds import Framework
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
     from typing_extensions import Unpack
 
     from quadrat.ops._padding import PadOptions
@@ -23,13 +23,9 @@ if TYPE_CHECKING:
 @overload
 def pad(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[PadOptions]) -> Array: ...
 @overload
-def pad(
-    rows: Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[PadOptions]
-) -> torch.Tensor: ...
+def pad(rows: Sequence[Tensor], *, return_tensors: None = None, **options: Unpack[PadOptions]) -> Tensor: ...
 @overload
-def pad(
-    rows: Ragged | Sequence[Any], *, return_tensors: Literal["pt"], **options: Unpack[PadOptions]
-) -> torch.Tensor: ...
+def pad(rows: Ragged | Sequence[Any], *, return_tensors: Literal["pt"], **options: Unpack[PadOptions]) -> Tensor: ...
 @overload
 def pad(rows: Any, *, return_tensors: Literal["np"] | None = None, **options: Unpack[PadOptions]) -> NDArray[Any]: ...
 def pad(

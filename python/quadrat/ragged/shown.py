@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,9 @@ def table(caption: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...
     return f"<table><caption>{html.escape(caption)}</caption>{head}</table>"
 
 
-def _ends(count: int) -> Iterator[int | None]:
+def _ends(count: int) -> Iterable[int | None]:
     """The numbers of the rows to show; None stands for those that are left out."""
-    if count <= 2 * _ROWS:
-        yield from range(count)
-    else:
-        yield from (*range(_ROWS), None, *range(count - _ROWS, count))
+    return range(count) if count <= 2 * _ROWS else (*range(_ROWS), None, *range(count - _ROWS, count))
 
 
 def _numbers(row: Any) -> str:
@@ -73,10 +70,8 @@ def _numbers(row: Any) -> str:
     if len(row) > 2 * _NUMBERS:  # NumPy then shows both ends, of a row that is not read as a whole
         ends = row[: _NUMBERS + 1], row[-_NUMBERS:]
         row = (sys.modules["torch"].cat if is_tensor(row) else np.concatenate)(ends)
-    shown = as_numbers(row)
-    return np.array2string(
-        shown, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=_INDENT
-    )
+    few = as_numbers(row)
+    return np.array2string(few, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=_INDENT)
 
 
 def as_numbers(values: Any) -> Any:

@@ -18,9 +18,9 @@ from quadrat.support.memory import empty
 from quadrat.support.tensors import on_gpu
 
 if TYPE_CHECKING:
-    import torch
     from torch.nn.attention.flex_attention import BlockMask
 
+_Pair = tuple[int, int]  # of queries and of keys, or of tokens before and after
 _MOST = 2**31 - 1  # what int32 holds, as the numbers of blocks
 
 
@@ -96,7 +96,7 @@ def document_block_mask(
     return BlockMask((total, total), *rows, *columns, BLOCK_SIZE=size, mask_mod=mask_mod)
 
 
-def _block_size(given: int | tuple[int, int]) -> tuple[int, int]:
+def _block_size(given: int | _Pair) -> _Pair:
     sizes = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
     if len(sizes) != 2 or any(whole(size, "block_size") < 1 for size in sizes):
         raise ValueError(f"block_size must be a positive int, or two of them, not {given!r}")
@@ -117,9 +117,7 @@ def _bounds(cu_seqlens: Any, total_length: int | None) -> tuple[Any, int]:
     return bounds, facts.last if total is None else total
 
 
-def _on_cpu(
-    bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: Any
-) -> tuple[Any, _Blocks, _Blocks]:
+def _on_cpu(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> tuple[Any, _Blocks, _Blocks]:
     """The documents, the blocks row by row, and the blocks column by column; worked out here, and moved to `target`."""
     if on_gpu(bounds):
         bounds = bounds.cpu().numpy()
@@ -134,7 +132,7 @@ def _on_cpu(
     return documents.to(target, non_blocking=True), rows, columns
 
 
-def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int]) -> _Blocks:
+def _blocks(bounds: Any, total: int, reach: _Pair, size: _Pair) -> _Blocks:
     rows, columns = (-(-total // one) for one in size)
     shapes = ((1, 1, rows), (1, 1, rows, columns)) * 2
     tensors, addresses = zip(*(empty("pt", shape, INT32) for shape in shapes), strict=True)
@@ -143,9 +141,7 @@ def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, in
     return _Blocks(*tensors)
 
 
-def _on_device(
-    bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: torch.device
-) -> tuple[Any, _Blocks, _Blocks]:
+def _on_device(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> tuple[Any, _Blocks, _Blocks]:
     """As `_on_cpu`, where boundaries and mask are on a GPU. Some forty small launches, and nothing waits for them."""
     import torch
 
