@@ -16,7 +16,7 @@
 #include "../deferred/defer.hpp"
 #include "../input/walk.hpp"
 #include "../labels/labels.hpp"
-#include "../plan/guard.hpp"
+#include "../plan/recipe.hpp"
 
 namespace quadrat {
 namespace {

@@ -11,8 +11,7 @@ inline constexpr const char* capsule_name = "dlpack_exchange_api";
 inline constexpr std::uint32_t abi_major = 1;
 
 struct Version {
-    std::uint32_t major;
-    std::uint32_t minor;
+    std::uint32_t major, minor;
 };
 
 struct Device {
@@ -23,8 +22,7 @@ struct Device {
 inline constexpr std::int32_t device_cpu = 1;
 
 struct DataType {
-    std::uint8_t code;
-    std::uint8_t bits;
+    std::uint8_t code, bits;
     std::uint16_t lanes;
 };
 
@@ -35,8 +33,7 @@ struct Tensor {
     Device device;
     std::int32_t ndim;
     DataType dtype;
-    std::int64_t* shape;
-    std::int64_t* strides;  // in elements; null means contiguous
+    std::int64_t *shape, *strides;  // strides in elements; null means contiguous
     std::uint64_t byte_offset;
 };
 
@@ -58,8 +55,7 @@ using Unused = void (*)();
 
 struct ExchangeApi {
     Header header;
-    Unused allocate;
-    Unused managed_from_object;
+    Unused allocate, managed_from_object;
     // Makes the library's own tensor, a new reference, of a managed one, whose ownership passes.
     int (*tensor_to_object)(ManagedTensor* tensor, void** out_object);
     // Fills a view that lives as long as the object does; takes no reference, synchronises nothing.

@@ -61,9 +61,6 @@ py::object first_keys(const py::object& features, const Interop& interop) {
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
                     const Interop& interop, Columns* columns) {
     const TableRows* const table = table_rows(features);
-    if ((table == nullptr && !is_sequence(features)) || choices < 1) {
-        return false;
-    }
     const Py_ssize_t count = PySequence_Size(features.ptr());
     PlainDicts dicts(interop);
     for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {
@@ -256,7 +253,7 @@ std::int64_t collect_choices(const py::object& features, const py::object& plain
         first = Walk::lookup(dict, main.ptr());
     }
     const Py_ssize_t choices = first && is_sequence(first) ? PySequence_Size(first.ptr()) : 0;
-    return collect_nested(features, *keys, plain, choices, interop, columns) ? choices : 0;
+    return choices > 0 && collect_nested(features, *keys, plain, choices, interop, columns) ? choices : 0;
 }
 
 }  // namespace quadrat

@@ -177,7 +177,8 @@ py::object item_of(PyObject* sequence, Py_ssize_t i) {
 }
 
 py::object as_it_is_now(py::object sequence) {
-    return free_threaded && PyList_CheckExact(sequence.ptr()) ? taken(PyList_AsTuple(sequence.ptr())) : sequence;
+    return free_threaded && PyList_CheckExact(sequence.ptr()) ? taken(PyList_AsTuple(sequence.ptr()))
+                                                              : std::move(sequence);
 }
 
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {

@@ -1,9 +1,8 @@
-#include "guard.hpp"
-
 #include <pybind11/critical_section.h>
 
 #include "../classes.hpp"
 #include "../input/walk.hpp"
+#include "recipe.hpp"
 
 namespace quadrat {
 

@@ -306,8 +306,7 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
                : execute(columns, decision->plan, layout, *interop_, framework_, &batch, &failed);
     if (!status) {
         const py::object step = decision->plan.given[failed];
-        py::object why = spec_.attr("failed")(
-            collator, names, step, py::make_tuple(static_cast<int>(status.code), status.row, status.position));
+        py::object why = spec_.attr("failed")(collator, names, step, status);
         return why.is_none() ? py::bool_(false) : why;
     }
     if (held) {

@@ -31,7 +31,7 @@ _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 # The wrapper and attributes of a batch that is a `BatchEncoding`.
 ENCODING: dict[str, Any] = {"wrapper": BatchEncoding, "attributes": dict(BatchEncoding().__dict__)}
 
-# What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
+# What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/recipe.hpp.
 _FACTS = _core.FACTS
 TYPE, ENTRY, ABSENT, ATTRIBUTE = _FACTS.TYPE, _FACTS.ENTRY, _FACTS.ABSENT, _FACTS.ATTRIBUTE
 ITEMS, CALL, OWN, OWN_ABSENT, OWN_SET = _FACTS.ITEMS, _FACTS.CALL, _FACTS.OWN, _FACTS.OWN_ABSENT, _FACTS.OWN_SET
