@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -302,14 +303,9 @@ def together(rows: Sequence[Any]) -> tuple[LazyTable, Sequence[int]] | None:
     found = [row.where if type(row) is LazyRow else None for row in rows]
     if not found or None in found:
         return None
-    firsts: dict[int, int] = {}  # by the id of a source, the place of its first row among those of all sources
-    sources: list[LazyTable] = []
-    total = 0
-    for source, _ in found:  # type: ignore[misc]
-        if id(source) not in firsts:
-            firsts[id(source)] = total
-            total += len(source)
-            sources.append(source)
+    sources = list({id(source): source for source, _ in found}.values())  # type: ignore[misc]
+    # By the id of a source, the place of its first row among those of all sources.
+    firsts = dict(zip(map(id, sources), itertools.accumulate(map(len, sources), initial=0), strict=False))
     joined = LazyTable.joined(sources)
     return None if joined is None else (joined, [firsts[id(source)] + place for source, place in found])  # type: ignore[misc]
 
