@@ -22,13 +22,11 @@ def check_pad_values(collator: Any) -> None:
     if not isinstance(collator.pad_values, Mapping):
         raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
     inputs = getattr(collator.tokenizer, "model_input_names", ())
-    taken = {*inputs[:1], *_PADDED} & set(collator.pad_values)
-    if taken:
+    if taken := {*inputs[:1], *_PADDED} & set(collator.pad_values):
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
         )
-    taken = {"label", "labels"} & set(collator.pad_values) if isinstance(collator, PADS_LABELS) else set()
-    if taken:
+    if isinstance(collator, PADS_LABELS) and (taken := {"label", "labels"} & set(collator.pad_values)):
         raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
 
