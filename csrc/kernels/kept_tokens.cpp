@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "bytes.hpp"
-#include "prefetch.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -17,6 +16,12 @@ constexpr std::int64_t block = 16;  // tokens that are looked at together
 inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
     copy_bytes(to, from, bytes_of(count, sizeof *to));
     std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+inline std::int64_t read_once(const std::int64_t* from) {
+    std::int64_t number;
+    read_once(from, 1, &number);
+    return number;
 }
 
 // The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
@@ -112,7 +117,7 @@ Status take_runs(const char* values, std::int64_t size, std::size_t token, Span<
                  char* out) {
     const Copier copy(bytes_of(indices.size, token));
     for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = peek(indices.data + at);
+        const std::int64_t first = read_once(indices.data + at);
         if (first < 0 || first >= size) {
             return {Code::out_of_range, at};
         }
@@ -130,7 +135,7 @@ bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> in
     const Copier copy(bytes_of(size, token));
     std::int64_t written = 0;
     for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = peek(indices.data + at), length = end_of_run(indices, at, first) - at;
+        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
         if (first < written || first >= size || length > size - first) {
             return false;
         }
@@ -261,7 +266,7 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     }
     fill_bytes(target, 0, bytes_of(size, token));
     for (std::int64_t at = 0; at < indices.size; ++at) {
-        const std::int64_t place = peek(indices.data + at);
+        const std::int64_t place = read_once(indices.data + at);
         if (place < 0 || place >= size) {
             return {Code::out_of_range, at};
         }
