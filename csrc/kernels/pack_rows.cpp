@@ -28,26 +28,26 @@ struct Placement {
 constexpr std::int64_t cold = 32;  // steps, as `Watch` counts them, to memory that is not in the caches
 
 // Packs by their room: those of equal room wait in a queue, a ring of placements of which only the last is kept.
-class PacksByRoom {
-public:
+struct PacksByRoom {
     static std::int64_t scratch(std::int64_t rows, std::int64_t max_length) {
         constexpr auto words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
         return BitTree::words(max_length + 1) + max_length + 1 + words * rows;
     }
 
-    PacksByRoom(std::int64_t max_length, std::int64_t* scratch, Watch& watch)
-        : watch_(watch),
-          rooms_(max_length + 1, reinterpret_cast<std::uint64_t*>(scratch)),
-          last_(scratch + BitTree::words(max_length + 1)),
-          placements_(reinterpret_cast<Placement*>(last_ + max_length + 1)),
-          max_length_(max_length) {}
+    std::int64_t max_length;
+    std::int64_t* memory;
+    Watch& watch;
+    BitTree rooms{max_length + 1, reinterpret_cast<std::uint64_t*>(memory)};
+    std::int64_t* last = memory + BitTree::words(max_length + 1);  // by room, where a pack has it
+    Placement* placements = reinterpret_cast<Placement*>(last + max_length + 1);
+    std::int64_t packs = 0, placed = 0;
 
     // Places `count` rows of this length, from first_row on. As long as a pack has room for one more, none has less.
     void place(std::int64_t length, std::int64_t first_row, std::int64_t count) {
         while (count > 0) {
-            std::int64_t room = rooms_.at_least(length);
+            std::int64_t room = rooms.at_least(length);
             const bool opens = room == none;
-            room = opens ? max_length_ : room;
+            room = opens ? max_length : room;
             const std::int64_t each = length == 0 ? count : std::min(count, room / length);
             const std::int64_t wanted = count / each;
             const Placement made = opens ? open(wanted) : take(room, wanted);
@@ -55,40 +55,29 @@ public:
                 room - each * length);
             first_row += made.packs * each;
             count -= made.packs * each;
-            watch_.after(cold);
+            watch.after(cold);
         }
     }
-
-    std::int64_t packs() const { return packs_; }
 
     // Writes the rows of each pack, from the first that was placed to the last.
     void write(const std::int64_t* order, std::int64_t* rows, std::int64_t* offsets) const {
         offsets[0] = 0;
-        for (const Placement* last = placements_; last != placements_ + count_; ++last) {
-            std::fill(offsets + last->first + 1, offsets + last->first + 1 + last->packs, last->total);
+        for (const Placement* one = placements; one != placements + placed; ++one) {
+            std::fill(offsets + one->first + 1, offsets + one->first + 1 + one->packs, one->total);
         }
-        for (std::int64_t pack = 0; pack < packs_; ++pack) {
+        for (std::int64_t pack = 0; pack < packs; ++pack) {
             offsets[pack + 1] += offsets[pack];
         }
-        for (const Placement* last = placements_; last != placements_ + count_; ++last) {
-            for (std::int64_t pack = last->first; pack < last->first + last->packs; ++pack) {
-                write_pack(*last, pack, order, rows + offsets[pack + 1]);
-                watch_.after(cold * last->total);
+        for (const Placement* one = placements; one != placements + placed; ++one) {
+            for (std::int64_t pack = one->first; pack < one->first + one->packs; ++pack) {
+                write_pack(*one, pack, order, rows + offsets[pack + 1]);
+                watch.after(cold * one->total);
             }
         }
     }
 
-private:
-    Watch& watch_;
-    BitTree rooms_;
-    std::int64_t* last_;  // by room, where a pack has it
-    Placement* placements_;
-    std::int64_t max_length_;
-    std::int64_t packs_ = 0;
-    std::int64_t count_ = 0;
-
-    void write_pack(const Placement& last, std::int64_t pack, const std::int64_t* order, std::int64_t* end) const {
-        for (const Placement* at = &last;; at = placements_ + at->below) {
+    void write_pack(const Placement& newest, std::int64_t pack, const std::int64_t* order, std::int64_t* end) const {
+        for (const Placement* at = &newest;; at = placements + at->below) {
             const std::int64_t* const first = order + at->first_row + (pack - at->base) * at->each;
             end = std::copy_backward(first, first + at->each, end);
             if (at->below == none) {
@@ -97,103 +86,93 @@ private:
         }
     }
 
-    Placement open(std::int64_t packs) {
-        const std::int64_t first = packs_;
-        packs_ += packs;
-        return {first, first, packs, none, 0, 0, 0, none};
+    Placement open(std::int64_t wanted) {
+        const std::int64_t first = packs;
+        packs += wanted;
+        return {first, first, wanted, none, 0, 0, 0, none};
     }
 
     // The packs of this room that have had it for the longest time, as many as are alike and wanted.
     Placement take(std::int64_t room, std::int64_t wanted) {
-        Placement& last = placements_[last_[room]];
-        const std::int64_t number = last.next;
-        Placement& oldest = placements_[number];
+        Placement& newest = placements[last[room]];
+        const std::int64_t number = newest.next;
+        Placement& oldest = placements[number];
         const Placement taken{oldest.base,  oldest.first, std::min(wanted, oldest.packs), number, 0, 0,
                               oldest.total, none};
         oldest.first += taken.packs;
         oldest.packs -= taken.packs;
         if (oldest.packs == 0) {
-            if (number == last_[room]) {
-                rooms_.remove(room);
+            if (number == last[room]) {
+                rooms.remove(room);
             } else {
-                last.next = oldest.next;
+                newest.next = oldest.next;
             }
         }
         return taken;
     }
 
     void add(const Placement& placement, std::int64_t room) {
-        const std::int64_t number = count_++;
-        placements_[number] = placement;
-        placements_[number].next = number;
-        if (rooms_.has(room)) {
-            std::swap(placements_[number].next, placements_[last_[room]].next);
+        const std::int64_t number = placed++;
+        placements[number] = placement;
+        placements[number].next = number;
+        if (rooms.has(room)) {
+            std::swap(placements[number].next, placements[last[room]].next);
         } else {
-            rooms_.insert(room);
+            rooms.insert(room);
         }
-        last_[room] = number;
+        last[room] = number;
     }
 };
 
 // Packs with two limits by their room for tokens and for counts: a stack of packs for each pair that occurs, and a bit
 // that says so.
-class PacksByTwo {
-public:
-    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most) {
-        const std::int64_t pairs = (max_length + 1) * (most + 1);
-        return BitTree::words(pairs) + pairs + rows;
+struct PacksByTwo {
+    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most_counts) {
+        const std::int64_t size = (max_length + 1) * (most_counts + 1);
+        return BitTree::words(size) + size + rows;
     }
 
-    PacksByTwo(std::int64_t max_length, std::int64_t most, std::int64_t* scratch)
-        : width_(max_length + 1),
-          most_(most),
-          pairs_(width_ * (most + 1), reinterpret_cast<std::uint64_t*>(scratch)),
-          last_(scratch + BitTree::words(width_ * (most + 1))),
-          below_(last_ + width_ * (most + 1)) {}
+    std::int64_t width;  // the tokens of a pack, and one more
+    std::int64_t most;   // the count of a pack
+    std::int64_t* memory;
+    BitTree pairs{width * (most + 1), reinterpret_cast<std::uint64_t*>(memory)};
+    std::int64_t* last = memory + BitTree::words(width * (most + 1));  // by pair, where it occurs: the top of its stack
+    std::int64_t* below = last + width * (most + 1);                   // by pack
+    std::int64_t packs = 0;
 
     // The pack that a row goes into.
     std::int64_t place(std::int64_t length, std::int64_t count) {
-        std::int64_t room = none, counts = most_;
-        for (std::int64_t at = count; at <= most_;) {
-            const std::int64_t pair = pairs_.at_least(at * width_ + length);
+        std::int64_t room = none, counts = most;
+        for (std::int64_t at = count; at <= most;) {
+            const std::int64_t pair = pairs.at_least(at * width + length);
             if (pair == none) {
                 break;
             }
-            const bool fits = pair % width_ >= length;
-            if (fits && (room == none || pair % width_ < room)) {
-                room = pair % width_;
-                counts = pair / width_;
+            const bool fits = pair % width >= length;
+            if (fits && (room == none || pair % width < room)) {
+                room = pair % width;
+                counts = pair / width;
             }
-            at = pair / width_ + (fits ? 1 : 0);
+            at = pair / width + (fits ? 1 : 0);
         }
-        const std::int64_t pack = room == none ? packs_++ : take(counts * width_ + room);
-        add(pack, (counts - count) * width_ + (room == none ? width_ - 1 : room) - length);
+        const std::int64_t pack = room == none ? packs++ : take(counts * width + room);
+        add(pack, (counts - count) * width + (room == none ? width - 1 : room) - length);
         return pack;
     }
 
-    std::int64_t packs() const { return packs_; }
-
-private:
-    std::int64_t width_;
-    std::int64_t most_;
-    BitTree pairs_;
-    std::int64_t* last_;   // by pair, where it occurs: the top of its stack
-    std::int64_t* below_;  // by pack
-    std::int64_t packs_ = 0;
-
     std::int64_t take(std::int64_t pair) {
-        const std::int64_t pack = last_[pair];
-        last_[pair] = below_[pack];
-        if (last_[pair] == none) {
-            pairs_.remove(pair);
+        const std::int64_t pack = last[pair];
+        last[pair] = below[pack];
+        if (last[pair] == none) {
+            pairs.remove(pair);
         }
         return pack;
     }
 
     void add(std::int64_t pack, std::int64_t pair) {
-        below_[pack] = pairs_.has(pair) ? last_[pair] : none;
-        last_[pair] = pack;
-        pairs_.insert(pair);
+        below[pack] = pairs.has(pair) ? last[pair] : none;
+        last[pair] = pack;
+        pairs.insert(pair);
     }
 };
 
@@ -351,22 +330,22 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
     std::iota(order.begin(), order.end(), std::int64_t{0});
     sort_rows(lengths.data, order, rows, watch);
     if (fit == Fit::best && !counted) {
-        PacksByRoom by_room(max_length, rest, watch);
+        PacksByRoom by_room{max_length, rest, watch};
         for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
             by_room.place(length, first, end - first);
         });
         by_room.write(order.data, rows, offsets);
-        *packs = by_room.packs();
+        *packs = by_room.packs;
         return {};
     }
     std::int64_t *const pack_of = rest, *const cursor = pack_of + order.size, *const more = cursor + order.size;
     if (counted) {
-        PacksByTwo by_two(max_length, second.most, more);
+        PacksByTwo by_two{max_length + 1, second.most, more};
         for (std::int64_t i = 0; i < order.size; ++i) {
             pack_of[i] = by_two.place(lengths[order[i]], second.counts[order[i]]);
             watch.after(cold);
         }
-        *packs = by_two.packs();
+        *packs = by_two.packs;
     } else {
         PacksInOrder in_order(order.size, max_length, more, watch);
         for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
