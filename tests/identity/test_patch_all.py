@@ -29,6 +29,7 @@ def before():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
         quadrat.patch().undo()
+        quadrat.patch_transformers(pipelines=True).undo()  # imports sentence-transformers
     made = picture()
     yield made
     assert picture() == made
