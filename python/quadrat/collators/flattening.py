@@ -16,6 +16,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
 from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
@@ -204,16 +205,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return _with_scalar_labels(framework, self, batch, features) if self.scalar_labels else batch
 
     def _check_options(self) -> None:
-        if not self._is_own():
-            return
-        check_layout(self)
-        if self.pad_values is None:
-            return
-        if not isinstance(self.pad_values, Mapping):
-            raise TypeError(f"pad_values must map column names to values, not {self.pad_values!r}")
-        taken = sorted(_OUTPUTS & set(self.pad_values))
-        if taken:
-            raise ValueError(f"pad_values: {taken} are made by the collator; leave them out")
+        if self._is_own():
+            check_layout(self)
+            check_pad_values(self, _OUTPUTS)
 
 
 def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:

@@ -26,13 +26,10 @@ class _Unwritable:
 
 
 class Rows(_core.TableRows):
-    """Features that lie in columns: a list of dicts, which are made when one is read.
+    """Features that lie in columns, and for other code are a list of dicts, which are made when one is read.
 
-    quadrat's collators read the columns, and make no dicts. For other code this is a list: it has a list's methods, and
-    `isinstance(rows, list)` is true. Reading a row makes a dict of every row, one entry per column, of Python numbers,
-    lists and strings. These dicts are kept, and from then on they are collated and pickled, with all changes to them.
-    A slice shares its dicts with the batch, as a list's does, and makes none itself. C code that reads the memory of
-    lists (`json.dumps`, `marshal`) raises an error: give it `list(rows)`.
+    From then on the dicts are collated and pickled, with all changes to them. A slice shares them with the batch, as a
+    list's does. C code that reads the memory of lists (`json.dumps`, `marshal`) raises an error: give it `list(rows)`.
     """
 
     # For code that asks whether features are a list; `type` still returns `Rows`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from quadrat.installed.originals import PADS_LABELS
@@ -15,14 +15,17 @@ LABELS = ("label", "labels", "label_ids")
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
 
 
-def check_pad_values(collator: Any) -> None:
-    """Raises TypeError for `pad_values` that is not a mapping, ValueError where the reference pads a column of it."""
+def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
+    """Raises TypeError unless `pad_values` is a mapping, ValueError for columns that are padded or made without."""
     if collator.pad_values is None:
         return
     if not isinstance(collator.pad_values, Mapping):
         raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
-    inputs = getattr(collator.tokenizer, "model_input_names", ())
-    if taken := {*inputs[:1], *_PADDED} & set(collator.pad_values):
+    if taken := made & set(collator.pad_values):
+        raise ValueError(f"pad_values: {sorted(taken)} are made by the collator; leave them out")
+    inputs = getattr(getattr(collator, "tokenizer", None), "model_input_names", ())
+    padded = {*inputs[:1], *_PADDED} if hasattr(collator, "tokenizer") else set()
+    if taken := padded & set(collator.pad_values):
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
         )
