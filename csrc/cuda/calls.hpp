@@ -2,9 +2,6 @@
 // the kernels guard against the rest, which only the device can see: the offsets and starts themselves.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "../kernels/philox_mask.hpp"
 #include "../kernels/simd.hpp"
 #include "../kernels/types.hpp"

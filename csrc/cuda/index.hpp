@@ -2,8 +2,6 @@
 // numbers no memory holds. Nothing here overflows, whatever offsets and starts say, as long as rows * width does not.
 #pragma once
 
-#include <cstdint>
-
 #include "../kernels/simd.hpp"
 #include "../kernels/types.hpp"
 

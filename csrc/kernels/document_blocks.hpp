@@ -1,8 +1,6 @@
 // document_blocks: which blocks of a document mask are empty, partial or full, as FlexAttention's BlockMask lists them.
 #pragma once
 
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

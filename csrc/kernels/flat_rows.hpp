@@ -1,8 +1,6 @@
 // What a flat batch has besides the tokens of its rows: what tells the rows apart, and padding.
 #pragma once
 
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

@@ -2,9 +2,6 @@
 // follow each other are copied together. Another thread may change them: each is checked where it is used.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

@@ -1,8 +1,6 @@
 // Masks for language modelling, drawing just what the reference draws.
 #pragma once
 
-#include <cstdint>
-
 #include "rng/draws.hpp"
 #include "types.hpp"
 

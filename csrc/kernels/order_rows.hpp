@@ -1,8 +1,6 @@
 // Orders of rows: by a key of theirs, as a sampler of transformers has them, and random.
 #pragma once
 
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

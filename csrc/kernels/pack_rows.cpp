@@ -177,60 +177,56 @@ struct PacksByTwo {
 };
 
 // The room of each pack, and the most of each sixteen, and so on up. A pack that holds nothing has all its room.
-class PacksInOrder {
-public:
-    static std::int64_t scratch(std::int64_t packs) {
+struct PacksInOrder {
+    static constexpr std::int64_t children = 16;
+    Watch& watch;
+    std::int64_t* levels[16] = {};  // 16^16 packs
+    int count = 0;
+    std::int64_t packs = 0;
+
+    static std::int64_t scratch(std::int64_t nodes) {
         std::int64_t total = 0;
         do {
-            packs = (packs + children - 1) / children;
-            total += packs * children;
-        } while (packs > 1);
+            nodes = (nodes + children - 1) / children;
+            total += nodes * children;
+        } while (nodes > 1);
         return total;
     }
 
-    PacksInOrder(std::int64_t packs, std::int64_t max_length, std::int64_t* scratch, Watch& watch) : watch_(watch) {
+    PacksInOrder(std::int64_t most, std::int64_t max_length, std::int64_t* memory, Watch& looks) : watch(looks) {
         do {
-            const std::int64_t nodes = (packs + children - 1) / children;
-            std::fill(scratch, scratch + packs, max_length);
-            std::fill(scratch + packs, scratch + nodes * children, none);
-            levels_[count_++] = scratch;
-            scratch += nodes * children;
-            packs = nodes;
-        } while (packs > 1);
+            const std::int64_t nodes = (most + children - 1) / children;
+            std::fill(memory, memory + most, max_length);
+            std::fill(memory + most, memory + nodes * children, none);
+            levels[count++] = memory;
+            memory += nodes * children;
+            most = nodes;
+        } while (most > 1);
     }
 
     // Places rows number `first` to before `end`, all of this length.
     void place(std::int64_t length, std::int64_t first, std::int64_t end, std::int64_t* pack_of) {
         for (std::int64_t node = 0; first < end; ++node) {
-            first = fill(count_ - 1, node, length, first, end, pack_of);
+            first = fill(count - 1, node, length, first, end, pack_of);
         }
     }
-
-    std::int64_t packs() const { return packs_; }
-
-private:
-    static constexpr std::int64_t children = 16;
-    Watch& watch_;
-    std::int64_t* levels_[16] = {};  // 16^16 packs
-    int count_ = 0;
-    std::int64_t packs_ = 0;
 
     // Places as many of these rows as fit the packs below a node, one pack after the other. Returns the first row left.
     std::int64_t fill(int level, std::int64_t node, std::int64_t length, std::int64_t first, std::int64_t end,
                       std::int64_t* pack_of) {
-        std::int64_t& room = levels_[level][node];
+        std::int64_t& room = levels[level][node];
         if (first == end || room < length) {
             return first;
         }
         if (level == 0) {
             const std::int64_t each = length == 0 ? end - first : std::min(end - first, room / length);
             std::fill(pack_of + first, pack_of + first + each, node);
-            packs_ = std::max(packs_, node + 1);
+            packs = std::max(packs, node + 1);
             room -= each * length;
             return first + each;
         }
-        watch_.after(cold);
-        const std::int64_t* const below = levels_[level - 1] + node * children;
+        watch.after(cold);
+        const std::int64_t* const below = levels[level - 1] + node * children;
         for (std::int64_t child = 0; child < children; ++child) {
             first = fill(level - 1, node * children + child, length, first, end, pack_of);
         }
@@ -351,7 +347,7 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
         for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
             in_order.place(length, first, end, pack_of);
         });
-        *packs = in_order.packs();
+        *packs = in_order.packs;
     }
     group(order, pack_of, *packs, cursor, rows, offsets, watch);
     return {};

@@ -7,8 +7,6 @@
 // looks for the first pack with enough room, in a tree of maxima with sixteen children a node.
 #pragma once
 
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

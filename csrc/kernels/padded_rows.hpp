@@ -1,9 +1,6 @@
 // What a padded batch has besides the tokens of its rows, and the way back to flat rows.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "types.hpp"
 
 namespace quadrat {

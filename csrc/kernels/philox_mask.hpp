@@ -2,12 +2,9 @@
 // other rows, padding, processes or the device. The CPU and the GPU share this source, and compare integers only.
 #pragma once
 
-#include <cstdint>
-
 #include "mask_tokens.hpp"
 #include "rng/philox.hpp"
 #include "simd.hpp"
-#include "types.hpp"
 
 namespace quadrat {
 

@@ -20,16 +20,12 @@ QUADRAT_CLONES void pair_words(const std::uint32_t* words, int n, std::uint64_t*
 // The bit generators of NumPy: the two that are used by default, compiled in, and any other through its functions.
 //
 // Each draws a word of 32 bits, and the numerator of a real number k / 2^53.
-class AnyBits {
-public:
-    explicit AnyBits(const BitGenerator& bits) : bits_(bits) {}
+struct AnyBits {
+    const BitGenerator& bits;
 
-    std::uint32_t word() { return bits_.next_uint32(bits_.state); }
+    std::uint32_t word() { return bits.next_uint32(bits.state); }
     // Rounded up: compares with integers as the number itself, should it have more bits.
-    std::uint64_t real() { return static_cast<std::uint64_t>(std::ceil(bits_.next_double(bits_.state) * 0x1p53)); }
-
-private:
-    const BitGenerator& bits_;
+    std::uint64_t real() { return static_cast<std::uint64_t>(std::ceil(bits.next_double(bits.state) * 0x1p53)); }
 };
 
 // `numpy.random.MT19937`: its state has the layout of Mt19937.
@@ -229,7 +225,7 @@ template <typename Bits>
 class NumpyDraws final : public Draws {
 public:
     NumpyDraws(const BitGenerator& bits, bool legacy, bool every_word)
-        : bits_(bits), legacy_(legacy), every_word_(every_word) {}
+        : bits_{bits}, legacy_(legacy), every_word_(every_word) {}
 
     std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override {
         const Trial trial(p);
