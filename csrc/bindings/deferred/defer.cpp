@@ -1,18 +1,17 @@
-#include "defer.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "../input/python_number.hpp"
 #include "../labels/labels.hpp"
+#include "../plan/execute.hpp"
 
 namespace quadrat {
 namespace {
 
 constexpr std::int64_t nowhere = -1;
 
-// Where an output's parts are, see defer.hpp.
+// Where an output's parts are, see DeferredFactory.
 struct Parts {
     std::int64_t offsets = nowhere, values = nowhere, total = 0;
     py::object fill = py::none();
@@ -126,8 +125,8 @@ const Labels* labels_of(const Plan& plan, const Step* step) {
     return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
 }
 
-// Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp. False where
-// masking cannot be deferred: where draws come from a generator, for whole words, and for flat ids.
+// Draws by counter need no order, so that only what they are made of travels: see `masking` of DeferredFactory. False
+// where masking cannot be deferred: where draws come from a generator, for whole words, and for flat ids.
 class DeferredMasking {
 public:
     DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels)

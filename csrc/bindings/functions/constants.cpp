@@ -10,10 +10,8 @@
 
 #include "../../cuda/calls.hpp"
 #include "../../kernels/batches.hpp"
-#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/pack_rows.hpp"
 #include "../classes.hpp"
-#include "../deferred/defer.hpp"
 #include "../input/walk.hpp"
 #include "../labels/labels.hpp"
 #include "../plan/recipe.hpp"

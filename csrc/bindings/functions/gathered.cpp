@@ -198,12 +198,11 @@ private:
 py::array blocks(const Gathered& self, std::size_t count) {
     const std::vector<Block> all = self.blocks(count);
     py::array_t<std::int64_t> table({static_cast<py::ssize_t>(all.size()), py::ssize_t{3}});
-    auto cells = table.mutable_unchecked<2>();
-    for (py::ssize_t i = 0; i < cells.shape(0); ++i) {
-        const Block& block = all[static_cast<std::size_t>(i)];
-        cells(i, 0) = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block.data));
-        cells(i, 1) = block.rows;
-        cells(i, 2) = block.width;
+    std::int64_t* cell = table.mutable_data();
+    for (const Block& block : all) {
+        *cell++ = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block.data));
+        *cell++ = block.rows;
+        *cell++ = block.width;
     }
     return std::move(table);
 }

@@ -98,8 +98,6 @@ struct Column {
     bool holds_more_than_seen() const { return owners.size() > rows.size(); }
     // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
     void add(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
-    // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
-    void add_as_python(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
     // Numbers in memory that stand for a row or number of this form and kind: a float64 that stands for a float32 is
     // rounded here, because it may become a float64 again.
     void add_as(const Row& row, std::uint32_t form, Kind kind, const Trailing& dimensions = {});

@@ -19,10 +19,6 @@ void Column::add(const Row& row, std::uint32_t form, const Trailing& dimensions)
     see_deep(row, form, dimensions);
 }
 
-void Column::add_as_python(const Row& row, std::uint32_t form, const Trailing& dimensions) {
-    add_as(row, form, is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind, dimensions);
-}
-
 void Column::add_as(const Row& row, std::uint32_t form, Kind kind, const Trailing& dimensions) {
     const std::uint32_t before = kinds;
     add(row, form, dimensions);

@@ -41,6 +41,9 @@ std::int64_t in_range(std::int64_t key, std::int64_t size) {
     return row;
 }
 
+// What Python makes of numbers of a kind.
+Kind kind_in_python(Kind kind) { return is_int(kind) ? Kind::int64 : is_float(kind) ? Kind::float64 : kind; }
+
 bool is_told(const Trailing& trailing) { return std::find(trailing.begin(), trailing.end(), -1) == trailing.end(); }
 
 // The dimensions that the first row has of those that are not empty; none where all are.
@@ -150,10 +153,8 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
             return true;
         });
         const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
-        if (found && look != 0) {
-            out->add_as(row, own, columns_[column].kind, trailing);
-        } else if (found) {
-            out->add_as_python(row, own, trailing);
+        if (found) {
+            out->add_as(row, own, look != 0 ? columns_[column].kind : kind_in_python(row.kind), trailing);
         } else {
             out->hold(value(column, rows[i]));
         }
@@ -174,7 +175,7 @@ bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>&
         }
     }
     for (const Row& row : found) {
-        out->add_as_python(row, form_list);
+        out->add_as(row, form_list, kind_in_python(row.kind));
     }
     return true;
 }

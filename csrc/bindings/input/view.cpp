@@ -1,5 +1,4 @@
 // One Python object to a row: the only code that asks what kind of Python object a row is.
-
 #include <pybind11/critical_section.h>
 #include <pybind11/numpy.h>
 

@@ -5,7 +5,6 @@
 
 #include <optional>
 
-#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../classes.hpp"
 #include "labels.hpp"

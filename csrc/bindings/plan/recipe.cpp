@@ -1,10 +1,8 @@
 #include "recipe.hpp"
 
-#include <algorithm>
 #include <exception>
 
 #include "../classes.hpp"
-#include "../deferred/defer.hpp"
 #include "../input/python_number.hpp"
 #include "../input/table.hpp"
 #include "../input/walk.hpp"

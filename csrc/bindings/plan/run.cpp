@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "../classes.hpp"
-#include "../deferred/defer.hpp"
 #include "../input/walk.hpp"
 
 namespace quadrat {

@@ -269,6 +269,6 @@ def _restored(cls: type[DeferredBatch], buffer: Any, plan: tuple[Any, ...], held
 
 
 def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
-    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/deferred/defer.hpp."""
+    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/plan/execute.hpp."""
     *parts, wrapped = plan
     return _restored(_DeferredEncoding if wrapped else DeferredBatch, buffer, tuple(parts), {})

@@ -19,7 +19,7 @@ UINT8 = KINDS.index("uint8")
 
 
 class Parts(NamedTuple):
-    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/deferred/defer.hpp has it."""
+    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/plan/execute.hpp has it."""
 
     offsets: int  # of the rows, int64 [rows + 1], or -1
     values: int  # of the rows, or -1; without offsets they are the output
@@ -37,7 +37,7 @@ NO_PARTS = Parts(-1, -1, 0, None, ())
 
 
 class Masking(NamedTuple):
-    """How ids are masked once they are padded, as csrc/bindings/deferred/defer.hpp has it; the places are in bytes."""
+    """How ids are masked once they are padded, as csrc/bindings/plan/execute.hpp has it; the places are in bytes."""
 
     options: tuple[int, int, float, float, float, int, int]  # as `quadrat.ops._philox.PhiloxOptions` names them
     keys: int  # of the rows, uint64 [rows]
