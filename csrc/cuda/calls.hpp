@@ -26,20 +26,24 @@ struct Rows {
     Side side;
 };
 
-// One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
-// in an attention mask. value, fill: the bits of one element, in the low end.
-struct PadColumn {
+// An output of a launch. value, fill: the bits of one element, in the low end.
+struct Output {
     const void* values;  // [values_size, inner]
     std::int64_t values_size;
-    const std::int64_t* offsets;  // [rows + 1], in tokens
-    std::int64_t width;
     std::int64_t inner;
     std::size_t item;
-    Side side;
     std::uint64_t value;
     std::uint64_t fill;
     void* out;
     Pieces pieces = {};
+};
+
+// One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
+// in an attention mask.
+struct PadColumn : Output {
+    const std::int64_t* offsets;  // [rows + 1], in tokens
+    std::int64_t width;
+    Side side;
 };
 
 // Columns of a launch: what the parameters of a kernel hold, 4 KB of which all versions of CUDA take.
@@ -75,16 +79,8 @@ enum class FlatContent : std::uint8_t {
     bounds,     // of 4 or 8 bytes: where rows begin, and where the last one ends; [rows + 1]
 };
 
-struct FlatColumn {
+struct FlatColumn : Output {  // [out_size, inner]
     FlatContent content;
-    const void* values;  // [values_size, inner]
-    std::int64_t values_size;
-    std::int64_t inner;
-    std::size_t item;
-    std::uint64_t value;
-    std::uint64_t fill;
-    void* out;  // [out_size, inner]
-    Pieces pieces = {};
 };
 
 struct FlattenColumns {

@@ -80,16 +80,11 @@ inline PadColumn pad_column_of(const py::tuple& row, std::int64_t rows) {
     require_tokens(padded_size(rows, width), inner, item);
     const auto values = bits(0);
     require(values != 0 || values_size == 0, "an address is null");
-    return {pointer<const void>(values, item, 0),
-            values_size,
+    return {{pointer<const void>(values, item, 0), values_size, inner, item, bits(7), bits(8),
+             pointer<void>(bits(9), item, rows * width * inner)},
             array<const std::int64_t>(bits(2), rows),
             width,
-            inner,
-            item,
-            row[4].cast<Side>(),
-            bits(7),
-            bits(8),
-            pointer<void>(bits(9), item, rows * width * inner)};
+            row[4].cast<Side>()};
 }
 
 // (content, values, values_size, inner, item, value, fill, out)
@@ -110,10 +105,9 @@ inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::i
     require(content != FlatContent::sequences || item == 4, "sequences have 4 bytes");
     require(content != FlatContent::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
     const std::int64_t size = content == FlatContent::bounds ? rows + 1 : out_size * inner;
-    return {content,     pointer<const void>(bits(1), item, copies ? values_size * inner : 0),
-            values_size, inner,
-            item,        bits(5),
-            bits(6),     pointer<void>(bits(7), item, size)};
+    return {{pointer<const void>(bits(1), item, copies ? values_size * inner : 0), values_size, inner, item, bits(5),
+             bits(6), pointer<void>(bits(7), item, size)},
+            content};
 }
 
 inline Rows rows_of(std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side side) {
