@@ -141,7 +141,7 @@ public:
     // Holds one value per row of a list or tuple, as a column more; false for anything else.
     bool hold_values(const py::object& values);
     // One value per row, each a list, tuple, array, tensor or number.
-    void add_values(const py::object& values, const Interop& interop);
+    void add_values(const py::object& values, const py::object& interop);
     // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
     // column is added for 0, nor for -1, which says that a feature failed to tell.
     std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);

@@ -114,12 +114,13 @@ bool Columns::hold_values(const py::object& values) {
     return true;
 }
 
-void Columns::add_values(const py::object& values, const Interop& interop) {
+void Columns::add_values(const py::object& values, const py::object& interop) {
+    keep_alive(interop);
     Columns one;
     if (!one.hold_values(values)) {
         throw py::type_error("rows must be a list or tuple");
     }
-    take_over(&one, interop);
+    take_over(&one, interop.cast<const Interop&>());
 }
 
 std::int64_t Columns::add_optional(const py::object& features, const py::object& name, const Interop& interop) {

@@ -56,13 +56,7 @@ void register_columns(py::module_& m) {
     bind_class<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })
-        .def(
-            "add_values",
-            [](Columns& self, const py::object& values, const py::object& interop) {
-                self.keep_alive(interop);
-                self.add_values(values, interop.cast<const Interop&>());
-            },
-            "values"_a, "interop"_a)
+        .def("add_values", &Columns::add_values, "values"_a, "interop"_a)
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
              "trailing"_a = py::tuple())
         .def("cut", &Columns::cut, "index"_a, "starts"_a, "lengths"_a)
