@@ -30,7 +30,7 @@ class _Own(np.ndarray[Any, np.dtype[np.int64]]):
     """Lengths that were read here. They become a list, which the reference has, when somebody looks at them."""
 
 
-class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc]
+class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc,name-defined]
     """Row numbers in an order that puts rows of about the same length together, for Trainer's `group_by_length`.
 
     The indices are those of transformers for the same generator: a random permutation, sorted from long to short within

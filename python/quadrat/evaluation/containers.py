@@ -83,7 +83,7 @@ def _chain(last: Any) -> list[Any]:
     return links[::-1]
 
 
-class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[misc]
+class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
     The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
@@ -111,7 +111,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     def __new__(cls, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> Any:
         """The container of transformers, if its code is unknown and it can do what is asked."""
         if cls is EvalLoopContainer and not ragged and imitated.unknown("EvalLoopContainer") is not None:
-            return originals.EvalLoopContainer(do_nested_concat, padding_index)
+            return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
         return object.__new__(cls)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, bool]]:

@@ -5,20 +5,39 @@ quadrat's collators derive from these, and while transformers is patched, pickle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 from transformers import trainer_pt_utils
 from transformers.data import data_collator
+from transformers.data.data_collator import (
+    DataCollatorForLanguageModeling,
+    DataCollatorForMultipleChoice,
+    DataCollatorForPermutationLanguageModeling,
+    DataCollatorForSeq2Seq,
+    DataCollatorForTokenClassification,
+    DataCollatorWithFlattening,
+    DataCollatorWithPadding,
+    DefaultDataCollator,
+    default_data_collator,
+)
 from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 from transformers.tokenization_utils_base import BatchEncoding, PreTrainedTokenizerBase
 
-if TYPE_CHECKING:
+# Names that every supported version has.
+__all__ = [
+    "DataCollatorForLanguageModeling",
+    "DataCollatorForMultipleChoice",
+    "DataCollatorForPermutationLanguageModeling",
+    "DataCollatorForSeq2Seq",
+    "DataCollatorForTokenClassification",
+    "DataCollatorWithFlattening",
+    "DataCollatorWithPadding",
+    "DefaultDataCollator",
+    "default_data_collator",
+]
 
-    def __getattr__(name: str) -> Any: ...
-
-
-if "whole_word_mask" not in data_collator.DataCollatorForLanguageModeling.__dataclass_fields__:
+if "whole_word_mask" not in DataCollatorForLanguageModeling.__dataclass_fields__:
     raise ImportError(
         f"quadrat's collators need transformers 4.57 or later, and {transformers.__version__} is installed: "
         "install a later one with `pip install 'quadrat[transformers]'`"
@@ -30,14 +49,8 @@ def masks_words_as_4(cls: Any) -> bool:
     return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
 
 
-# Names that every supported version has.
-_NAMES = (
-    *("DataCollatorForLanguageModeling", "DataCollatorForMultipleChoice", "DataCollatorForPermutationLanguageModeling"),
-    *("DataCollatorForSeq2Seq", "DataCollatorForTokenClassification", "DataCollatorWithFlattening"),
-    *("DataCollatorWithPadding", "DefaultDataCollator", "default_data_collator"),
-)
-ORIGINALS: dict[str, Any] = {name: getattr(data_collator, name) for name in _NAMES}
-PADS_LABELS = (ORIGINALS["DataCollatorForSeq2Seq"], ORIGINALS["DataCollatorForTokenClassification"])
+PADS_LABELS = (DataCollatorForSeq2Seq, DataCollatorForTokenClassification)
+ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
