@@ -71,6 +71,22 @@ def philox_order():
     return partial(_core.philox_order, 1, 2, 3, out), lambda: not np.array_equal(out, whole)
 
 
+class Key(str):
+    """A name of a column, which notes that it was compared."""
+
+    seen = False
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Key.seen = True
+        return str.__eq__(self, other)
+
+
+def plain_lengths():
+    rows = [{"input_ids": [1]}] * ROWS + [{Key("input_ids"): [1]}]
+    return partial(_core.plain_lengths, rows, "input_ids"), lambda: not Key.seen
+
+
 def measure_rows():
     rows, found = [{"input_ids": [1]}] * ROWS, np.full(ROWS, -1)
     call = partial(_core.measure_rows, rows, "input_ids", False, list, 0, found, interop())
@@ -87,7 +103,10 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{one.__name__: one for one in (balance_batches, group_by_length, plan_shapes, philox_order, measure_rows)},
+    **{
+        one.__name__: one
+        for one in (balance_batches, group_by_length, plan_shapes, philox_order, plain_lengths, measure_rows)
+    },
 }
 
 
