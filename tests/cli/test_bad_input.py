@@ -152,6 +152,9 @@ def test_says_all_that_is_not_installed_at_once(folder, capsys, monkeypatch):
     assert refused(capsys, "bench", "none.csv").endswith(
         'needs rich and torch: pip install "quadrat[cli,transformers]"\n'
     )
+    assert refused(capsys, "verify").endswith(
+        'this command needs torch and rich: pip install "quadrat[transformers,cli]"\n'
+    )
 
 
 @pytest.mark.parametrize("missing", ["rich", "transformers"])

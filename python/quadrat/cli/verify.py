@@ -29,7 +29,7 @@ Case = tuple[Any, Any, Draw]  # the reference's collator or function, quadrat's,
 
 def run(options: Namespace) -> int:
     """Compare, and print a table; the status is 1 if a batch differs."""
-    require("quadrat verify", {"torch": "torch", "transformers": "transformers", "rich": "cli"})
+    require("this command", {"torch": "transformers", "transformers": "transformers", "rich": "cli"})
     os.environ["QUADRAT_UNTESTED"] = "1"  # all batches are compiled
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.getLogger("quadrat").setLevel(logging.ERROR)  # which batches fall back
