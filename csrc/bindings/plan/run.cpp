@@ -5,6 +5,7 @@
 
 #include "../classes.hpp"
 #include "../input/walk.hpp"
+#include "execute.hpp"
 
 namespace quadrat {
 namespace {
