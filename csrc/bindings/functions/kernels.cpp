@@ -77,7 +77,7 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const I
     return copy_rows({rows.data(), numbers.size()}, {start.data(), numbers.size()}, kind, out, out_size);
 }
 
-// As `quadrat.batching.token_budget` names them.
+// As `quadrat.batching.budget.Budget` names them.
 using BudgetParts = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
 
 Budget budget_of(const BudgetParts& parts) {

@@ -282,8 +282,7 @@ struct Imported {
     std::vector<std::unique_ptr<Array, Release>> arrays;
 
     Array* add_array() {
-        arrays.push_back(std::unique_ptr<Array, Release>(new Array{}));
-        return arrays.back().get();
+        return arrays.emplace_back(std::unique_ptr<Array, Release>(new Array{})).get();
     }
 };
 
@@ -356,9 +355,10 @@ std::shared_ptr<Imported> import(const py::object& source) {
         throw py::value_error(message("__arrow_c_array__ gives two capsules, not ", capsules.size()));
     }
     const py::scoped_critical_section lock{capsules[0], capsules[1]};
+    Array* const array = imported->add_array();  // first: nothing may fail once a capsule is empty
     // What a capsule holds is taken over; the capsule is left empty, as the protocol wants.
     *imported->schema = std::exchange(*unpack<Schema>(capsules[0], "arrow_schema"), {});
-    *imported->add_array() = std::exchange(*unpack<Array>(capsules[1], "arrow_array"), {});
+    *array = std::exchange(*unpack<Array>(capsules[1], "arrow_array"), {});
     return imported;
 }
 

@@ -57,6 +57,9 @@ py::object first_keys(const py::object& features, const Interop& interop) {
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
                     const Interop& interop, Columns* columns) {
     const TableRows* const table = table_rows(features);
+    if (table == nullptr && !is_sequence(features)) {  // rows were handed out meanwhile
+        return false;
+    }
     const Py_ssize_t count = PySequence_Size(features.ptr());
     PlainDicts dicts(interop);
     for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {

@@ -74,8 +74,9 @@ public:
                   int word_format);
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
-    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null. keys: of the rows, or null.
-    // Rows without `lengths` fill the width. Tokens in no row are not written.
+    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null. keys: of the rows; null,
+    // for labels without a column of keys: of the tokens. Rows without `lengths` fill the width. Tokens in no row are
+    // not written.
     Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
                  BatchIds batch) const;
 

@@ -1,7 +1,8 @@
 """Times two collators in one process, checks that their batches are equal, and names the versions of a result.
 
-In turn, changes in the machine's speed affect both, and each fills the CPU caches with its own data; alone, each call
-finds its rows, code and memory in the caches. Times in a training loop are between the two.
+Collators are timed in turn, and each alone. In turn, changes in the machine's speed affect both, and each fills the CPU
+caches with its own data; alone, each call finds its rows, code and memory in the caches. Times in a training loop are
+between the two.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ def batch_by_tokens(
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
     is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
-    item, a whole batch), and a `SetEpochCallback` is added. Collators of transformers become those of quadrat, and
-    others work as they are. Gradient accumulation, several processes and runs that are resumed work. Call it before
-    `trainer.train()`, in each process.
+    item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
+    transformers become those of quadrat, and others work as they are. Gradient accumulation, several processes and runs
+    that are resumed work. Call it before `trainer.train()`, in each process.
 
     Rows of a trainer of sentence-transformers are texts: they are tokenised once, and a row counts as the tokens of all
     its texts. Its dataset, collator and batch size stay, and it gets a batch sampler, instead of one that promises
@@ -91,9 +91,10 @@ def batch_by_tokens(
     Raises:
         TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
             row, and rows without `column`.
-        ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses or
-            evaluates rows in its own way or has several GPUs in one process, for a batch sampler that promises which
-            rows are in a batch, for a second call, and for a row above `max_tokens`.
+        ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses rows in
+            its own way or has several GPUs in one process, for a batch sampler that promises which rows are in a
+            batch, for a second call, and for a row above `max_tokens`; with `evaluation`, for a Trainer that evaluates
+            in its own way.
 
     Examples:
         >>> import quadrat, tempfile, torch

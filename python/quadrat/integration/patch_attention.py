@@ -45,6 +45,7 @@ def patch_flash_attn() -> Patch:
 
 
 def _is_plain(*tensors: Any) -> bool:
+    """True for tensors of torch itself on one device, while torch does not record."""
     if recording() or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         return False
     return all(is_ours(tensor) for tensor in tensors) and len({tensor.device for tensor in tensors}) == 1

@@ -46,11 +46,12 @@ def patch_transformers(
         feature_extractors: whether to patch `feature_extractor.pad(...)` too, which feature extractors also call
             themselves; classes that override `pad`, `_pad` or `_truncate` do not change.
         pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
-            masked tokens, question answering), and `SentenceTransformer.encode` and `CrossEncoder.predict`, compute
-            several inputs in batches of rows of similar length, with as many tokens as `batch_size` rows of mean length
-            have, or 32 rows if `batch_size` is 1. Results keep the order of the inputs, and are those of
-            `batch_size=1` to floating-point rounding, if the model does not read padding. Datasets and generators are
-            read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines and models that do not change.
+            masked tokens, question answering), and `SentenceTransformer.encode` and `CrossEncoder.predict` of
+            sentence-transformers, if it is installed, compute several inputs in batches of rows of similar length, with
+            as many tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results keep the
+            order of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
+            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
+            and models that do not change.
 
     Examples:
         >>> import quadrat, transformers

@@ -98,7 +98,7 @@ class BatchLayout(NamedTuple):
 
 
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
-    """The kind that these kinds become by way of Python numbers; None for mixtures and for no numbers at all."""
+    """The kind of these by way of Python numbers: int64, bool or `float_kind`; None for mixtures and no numbers."""
     if not kinds:
         return None
     if not kinds & ~INTS:
