@@ -85,9 +85,9 @@ struct SpanRule {
     std::int64_t slack;                 // how far a span may reach past what it reserves: 0 in torch, 1 in NumPy
 };
 
-// All numbers are drawn first, in the reference's order: every row's spans, then one order a row.
-// Draws the spans of each row until they have reserved `width` tokens: chosen, [count, width], becomes 1 in them and 0
-// elsewhere; what lies past the end of a row is cut off.
+// Permutation language modelling draws all its numbers first, as the reference does: every row's spans, here, then one
+// order a row. Draws the spans of each row until they have reserved `width` tokens: chosen, [count, width], becomes 1
+// in them and 0 elsewhere; what lies past the end of a row is cut off.
 Status choose_spans(rng::IntegerDraws& draws, const SpanRule& rule, std::int64_t count, std::int64_t width,
                     std::uint8_t* chosen);
 

@@ -41,6 +41,7 @@
 #define QUADRAT_HOST_DEVICE
 #endif
 
+#ifndef __CUDACC__  // whose front end need not know these builtins
 namespace quadrat {
 
 // The level the loader chose: "x86-64-v4", "x86-64-v3", "x86-64" or "portable" where there are no clones.
@@ -62,3 +63,4 @@ inline const char* simd_level() {
 }
 
 }  // namespace quadrat
+#endif

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace quadrat {
 
@@ -137,21 +136,5 @@ private:
     Look look_;
     std::int64_t steps_ = 0;
 };
-
-// The dimensions of one token: those of rows after the first.
-using Trailing = std::vector<std::int64_t>;
-
-// How many elements a token of these dimensions has; -1 for more than any memory holds.
-inline std::int64_t elements_of(const Trailing& dimensions) {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : dimensions) {
-        constexpr std::int64_t most = std::int64_t{1} << 56;
-        if (extent < 0 || (extent > 0 && elements > most / extent)) {
-            return -1;
-        }
-        elements *= extent;
-    }
-    return elements;
-}
 
 }  // namespace quadrat

@@ -1,6 +1,6 @@
 """One naive, readable NumPy function per kernel: the oracle of the tests.
 
-A kernel has the same name here, in csrc/kernels and in tests/kernels. A CUDA kernel is named after the
+A kernel's function has the same name here, in csrc/kernels and in tests/kernels. A CUDA kernel is named after the
 function that it implements, or does what several of them do.
 """
 

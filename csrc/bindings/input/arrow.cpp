@@ -281,9 +281,7 @@ struct Imported {
     std::unique_ptr<Schema, Release> schema{new Schema{}};
     std::vector<std::unique_ptr<Array, Release>> arrays;
 
-    Array* add_array() {
-        return arrays.emplace_back(std::unique_ptr<Array, Release>(new Array{})).get();
-    }
+    Array* add_array() { return arrays.emplace_back(std::unique_ptr<Array, Release>(new Array{})).get(); }
 };
 
 bool is_struct(const Schema& schema) { return schema.format != nullptr && std::strcmp(schema.format, "+s") == 0; }

@@ -3,7 +3,7 @@
 // for it.
 #pragma once
 
-#include "../casters.hpp"
+#include "interop.hpp"
 
 namespace quadrat {
 

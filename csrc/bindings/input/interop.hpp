@@ -9,6 +9,22 @@
 
 namespace quadrat {
 
+// The dimensions of one token: those of rows after the first.
+using Trailing = std::vector<std::int64_t>;
+
+// How many elements a token of these dimensions has; -1 for more than any memory holds.
+inline std::int64_t elements_of(const Trailing& dimensions) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : dimensions) {
+        constexpr std::int64_t most = std::int64_t{1} << 56;
+        if (extent < 0 || (extent > 0 && elements > most / extent)) {
+            return -1;
+        }
+        elements *= extent;
+    }
+    return elements;
+}
+
 constexpr int numpy_half = 23;  // NumPy's number of float16, which pybind11 does not name
 
 // The class that an object's own class derives from.
