@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -93,6 +94,7 @@ def test_the_others_compile_whole() -> None:
         (ValueError, lambda: bert_padding.unpad_input(floats(3, 4), MASK.to("meta")), "the mask is on meta"),
         (ValueError, lambda: bert_padding.pad_input(floats(3), torch.tensor([1, 2]), 2, 2), "3 tokens and 2 indices"),
         (ValueError, lambda: bert_padding.pad_input(floats(3), MASK, 2, 2), "indices must be integers, one per token"),
+        (ValueError, lambda: bert_padding.pad_input(floats(2), np.arange(2), 2, 2), r"not int64 of shape \(2,\)"),
         (
             ValueError,
             lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2),

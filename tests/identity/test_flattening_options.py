@@ -39,6 +39,12 @@ def as_framework(framework: str, array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(array) if framework == "pt" else array
 
 
+def test_a_tokenizer_does_not_forbid_values_of_its_columns():
+    collator = quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4, pad_values={"input_ids": 9})
+    collator.tokenizer = types.SimpleNamespace(model_input_names=["input_ids"])
+    assert collator([{"input_ids": [1, 2, 3]}])["input_ids"].tolist() == [[1, 2, 3, 9]]
+
+
 @given(batch=batches("input_ids", shortest=0), framework=FRAMEWORKS, options=st.booleans())
 def test_without_need_of_padding_nothing_changes(*, batch, framework, options):
     assume(any(feature["input_ids"] for feature in batch) or not flattening_drops_empty_rows())

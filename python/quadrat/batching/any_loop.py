@@ -137,9 +137,9 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
             outputs: one for each batch, in the order of iteration, all of one structure: an array or a tensor,
                 `[rows, ...]`; a `Ragged`; a list of one item for each row, whatever it is; or a mapping (a
                 `ModelOutput` too) or a tuple of these, nested to any depth.
-            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`. To
-                keep the tokens of each row only, return `quadrat.unpad(values, mask=batch["attention_mask"])`, a
-                `Ragged`.
+            padding_value: fills arrays whose second dimension differs from batch to batch, `[rows, width, ...]`. What a
+                model computes for the padding within a batch stays: to keep the tokens of each row only, have it return
+                `quadrat.unpad(values, mask=batch["attention_mask"])`, a `Ragged`.
 
         Returns:
             The same structure for all rows, `[all rows, ...]`, on the device of the outputs.
@@ -192,8 +192,8 @@ def map_by_length(
 
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
-    is an iterator of one item for each row, in order. If reading a row fails, the rows before it come first. If the
-    function fails or is interrupted, `next` goes on with that batch.
+    is an iterator of one item for each row, in order, which holds the rows of one window. If reading a row fails, the
+    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch.
 
     Call it, and read an iterator's results, within `torch.inference_mode()`.
 

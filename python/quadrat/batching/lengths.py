@@ -100,8 +100,9 @@ def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
 def lengths_of(given: Any) -> IntArray:
     """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
     if not hasattr(given, "dtype"):
-        rows = given[:1] if isinstance(given, (list, tuple)) else ()
-        named = isinstance(given, Mapping) or getattr(given, "column_names", None)
+        is_list = isinstance(given, (list, tuple))
+        rows = given[:1] if is_list else ()
+        named = isinstance(given, Mapping) or (not is_list and getattr(given, "column_names", None))
         if named or (rows and isinstance(rows[0], (Mapping, list, tuple))):
             return lengths(given)
     return as_lengths(given)

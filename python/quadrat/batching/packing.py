@@ -228,10 +228,10 @@ def pack_dataset(
     """Join the rows of a dataset into rows of at most `seq_length` tokens, as `trl.pack_dataset` does.
 
     The rows, their order, their types and the format are those of TRL 1.16 (`trl.data_utils`, after "Fewer Truncations
-    Improve Language Modeling", 2024), which is not needed. `Dataset.map` joins the rows of each of its batches, 1,000
-    by default, and writes them. Where TRL raises other errors or mixes up tokens: a dataset or a batch without tokens
-    gives no rows; columns may be stored in Arrow in different ways (other chunks, or 64-bit offsets); null lists that
-    cover values in only one column are refused.
+    Improve Language Modeling", 2024). TRL is not needed. `Dataset.map` joins the rows of each of its batches, 1,000 by
+    default, and writes them. Three cases differ, in which TRL raises other errors or mixes up tokens: a dataset or a
+    batch without tokens gives no rows; columns may be stored in Arrow in different ways (other chunks, or 64-bit
+    offsets); null lists that cover values in only one column are refused.
 
     Args:
         dataset: a `datasets.Dataset`, `DatasetDict`, `IterableDataset` or `IterableDatasetDict` whose columns are all

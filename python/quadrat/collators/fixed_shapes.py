@@ -25,9 +25,10 @@ class FixedShapes(Around):
     and columns.
 
     In a batch of joined rows, padding comes last, in rows of its own of at most `plan.longest` tokens, with labels of
-    -100 and `seq_idx` of -1: attention kernels leave the gradients of tokens beyond the last row undefined. Boundaries
-    have one number of entries, enough for any batch; the rest repeat the end. `max_length` is `longest`. With
-    `align_to`, padding belongs to the place of the last row, and the longest place is the total.
+    -100 and `seq_idx` of -1: attention kernels leave the gradients of tokens beyond the last row undefined, so all
+    tokens are in a row, and positions stay below `longest`. Boundaries have one number of entries, enough for any
+    batch; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding belongs to the place of the last
+    row, and the longest place is the total.
 
     A column is filled with what the collator pads it with: its tokenizer's tokens, its `pad_values`, otherwise 0.
 

@@ -132,8 +132,8 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
         decoder_start_token_id: the model's; if all rows of labels begin with it, it is cut off.
         forward_attention_mask: whether the column `attention_mask` of the features is passed on.
 
-    Features, result and errors are those of `DataCollatorCTCWithPadding`, with the processor's first input as column
-    and the attention mask if asked for, or as the feature extractor makes it.
+    Features, result and errors are those of `DataCollatorCTCWithPadding`, with the processor's first input as column.
+    `attention_mask` is int64 if asked for, otherwise as the feature extractor makes it: int32, or none.
 
     Examples:
         >>> import quadrat, tokenizers

@@ -248,8 +248,9 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
     It has the rows, columns, format and methods of the dataset it was made from, in whose place it goes into a
     DataLoader or Trainer (which removes the columns that the model does not take). A batch,
     `ds.__getitems__([3, 1, 2])`, only refers to rows: a collator of quadrat reads them when it writes its tensors, and
-    for other code it is the list of dicts that `datasets.Dataset` gives. Methods that choose or order rows or columns
-    return an `ArrowDataset` again.
+    for other code it is the list of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in memory,
+    concatenated, and have an indices mapping. Methods that choose or order rows or columns return an `ArrowDataset`
+    again.
 
     Rows are read as Python numbers and lists, whatever type `with_format` asks for; its choice of columns is kept. With
     a transform (`set_transform`) batches are those of `datasets.Dataset`.

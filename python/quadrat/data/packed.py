@@ -23,7 +23,8 @@ class PackedDataset(GroupedDataset):
     Rows are read and joined when an item is read; nothing is written to disk. An item is a mapping with each column
     joined to one array, and with `seq_lengths`, the length of each row in it. quadrat's collators take a list of items:
 
-    - `DataCollatorWithFlattening`, and those with `padding_free=True`, join all rows of all packs, and keep them apart.
+    - `DataCollatorWithFlattening`, and those with `padding_free=True`, join all rows of all packs, and keep them apart
+      in `position_ids`, `cu_seq_lens_q` and `seq_idx`; rows without tokens are left out.
     - The others pad each pack like a row; `pad_values={"seq_lengths": 0}` pads the lengths too.
 
     Args:

@@ -32,11 +32,13 @@ class BatchedStream(StreamedDataset):
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
 
-    Worker processes and ranks each read their own rows, and the batches depend on how many there are: the shards of a
-    `datasets.IterableDataset`, of which there should be as many, or every n-th row of another dataset.
+    Worker processes and ranks each read their own rows, and the batches depend on how many there are. A
+    `datasets.IterableDataset` gives them its shards: with fewer, some have nothing to do. Of another dataset, each
+    process reads all rows and keeps every n-th.
 
-    Ranks may have different numbers of batches: use the `join` context of DistributedDataParallel, or stop after steps
-    that all ranks have. With accelerate and Trainer, leave `world_size=1` and set `dispatch_batches=False`
+    Ranks may have different numbers of batches, and DistributedDataParallel waits for all ranks: use its `join`
+    context, stop after steps that all ranks have, or use `TokenBudgetBatchSampler`. With accelerate and Trainer, leave
+    `world_size=1` and set `dispatch_batches=False`
     (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): each rank then reads the whole stream and
     takes batches in turn, and the last step repeats some if there are too few.
 

@@ -1,4 +1,7 @@
-"""Differences between versions of transformers, and of tokenizers: found by running the installed code once."""
+"""Differences between versions of transformers, and of tokenizers: found by running the installed code once.
+
+No code here checks a version number.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compares torch, NumPy and the code of transformers with the tested ones. If they differ: warns once, falls back."""
+"""Compares torch, NumPy and the code of transformers with the tested ones. If they differ: warns once, falls back.
+
+The code decides, not the version number: a later release with the same functions is accepted.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """`torch.ops.quadrat`: quadrat's functions as operators of torch 2.4 or later, for `torch.compile`, with derivatives.
 
-Importing this module registers them. Sizes are arguments, so that no operator waits for a GPU; there, rows that do not
-fit are cut. Checks that need no tensor values run both when an operator runs and when `torch.compile` asks for shapes.
+Importing this module registers them, for the CPU and CUDA: `pad` and `unpad`, each the derivative of the other, as are
+`take_tokens` and `put_tokens`; `flatten`, `mask_tokens` and `mask_layout`. Sizes are arguments, so that no operator
+waits for a GPU; there, rows that do not fit are cut. Checks that need no tensor values run both when an operator runs
+and when `torch.compile` asks for shapes.
 """
 
 from __future__ import annotations

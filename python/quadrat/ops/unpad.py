@@ -14,6 +14,7 @@ from quadrat.ragged.offsets import bounds_of, checked_offsets, offsets_like, off
 from quadrat.support import tensors
 from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
+from quadrat.support.kinds import BOOL, torch_dtype
 from quadrat.support.memory import address_of
 from quadrat.support.tensors import is_tensor, on_gpu, recording
 
@@ -111,7 +112,8 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded):
         return _unpad_in_torch(padded, mask != 0)
-    kept = dense(mask if str(mask.dtype).endswith("bool") else mask != 0, "mask")
+    is_bool = mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool)
+    kept = dense(mask if is_bool else mask != 0, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
     _core.count_masked(address_of(kept), width, address_of(bounds), rows)

@@ -215,8 +215,8 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
     library, log = logging.getLogger("transformers"), _Log()
     result = error = None
     library.addHandler(log)
-    _threads[0] = threading.get_ident() if as_reference else 0
     try:
+        _threads[0] = threading.get_ident() if as_reference else 0
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:

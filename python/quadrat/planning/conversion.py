@@ -205,7 +205,8 @@ def faster_reference(collator: Any, framework: Any) -> Any:
     return collator._with({"tokenizer": PadsByLists(tokenizer)})
 
 
-# return_tensors -> module, its function that takes an array
+# return_tensors -> module, its function that takes an array; of JAX, it halves the width of numbers of 64 bits, unless
+# jax_enable_x64 is set.
 _LIBRARIES = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
 
 

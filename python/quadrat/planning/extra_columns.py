@@ -23,9 +23,10 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
         raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
     if taken := made & set(collator.pad_values):
         raise ValueError(f"pad_values: {sorted(taken)} are made by the collator; leave them out")
-    inputs = getattr(getattr(collator, "tokenizer", None), "model_input_names", ())
-    padded = {*inputs[:1], *_PADDED} if hasattr(collator, "tokenizer") else set()
-    if taken := padded & set(collator.pad_values):
+    if made:  # rows are joined: a tokenizer, if the collator has one, pads nothing
+        return
+    inputs = getattr(collator.tokenizer, "model_input_names", ())
+    if taken := {*inputs[:1], *_PADDED} & set(collator.pad_values):
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
         )

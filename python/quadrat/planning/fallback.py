@@ -134,11 +134,11 @@ def _with_fast_form(why: Why, features: Any) -> Why:
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
-    # Only where reading the features has no side effects.
-    may_be_read = not isinstance(features, (list, tuple)) or all(
-        is_plain(feature) or not isinstance(feature, Mapping) for feature in features
-    )
     try:
+        # Only where reading the features has no side effects.
+        may_be_read = not isinstance(features, (list, tuple)) or all(
+            is_plain(feature) or not isinstance(feature, Mapping) for feature in features
+        )
         raise_saying(error, diagnose(features, collator) if may_be_read else None)
     finally:
         del error  # see `raise_saying`

@@ -49,7 +49,7 @@ class Remembering:
         self.__dict__.update(state)
 
     def _remember(self, spec: Any, recipe: _core.Recipe) -> None:
-        """Keep a recipe in `_quadrat_pt` or `_quadrat_np`: a function of the collator and features, see `_collate`."""
+        """Keep a recipe in `_quadrat_pt` or `_quadrat_np`; what it returns: `Recipe::run` in plan/recipe.hpp."""
         known, name = self.__dict__.setdefault("_quadrat_recipes", {}), f"_quadrat_{spec.framework}"
         place = spec.framework, spec.names, spec.absent, spec.bare, spec.plain, spec.layout.total
         if place not in known and len(known) >= _MOST_FORMS:
@@ -65,7 +65,10 @@ class Remembering:
         self._quadrat_shared[name] = weakref.ref(_Shared(options, known.copy(), run))
 
     def _adopted(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name of a collator whose options are the same objects, from now on also this one's."""
+        """The function of that name of a collator whose options are the same objects, from now on also this one's.
+
+        But for its sets, which the guard compares.
+        """
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()
         if found is None or len(own) != len(found.options) + len(self._quadrat_sets):

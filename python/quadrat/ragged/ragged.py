@@ -233,6 +233,7 @@ class Ragged(Generic[Array]):
         return self._values[first:last]
 
     def __iter__(self) -> Iterator[Array]:
+        """The rows, as views of the values."""
         return (self[row] for row in range(len(self)))
 
     @property

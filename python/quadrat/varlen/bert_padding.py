@@ -213,8 +213,8 @@ def unpad_input_for_concatenated_sequences(
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:
-    if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        shape = tuple(indices.shape)
+    shape = tuple(indices.shape)
+    if len(shape) != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise ValueError(f"indices must be integers, one per token, not {indices.dtype} of shape {shape}")
     if indices.device != tokens.device:
         raise ValueError(f"indices are on {indices.device}, the tokens on {tokens.device}: move one to the other")

@@ -49,7 +49,8 @@ def document_block_mask(
 
     Args:
         cu_seqlens: `[documents + 1]` integers, where each document begins, and where the last one ends: those of
-            `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list.
+            `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list. Documents may be
+            empty.
         causal: whether a token sees only itself and the tokens before it.
         window: how far a token sees: itself and the `window - 1` before it; without `causal`, the `window - 1` after it
             as well. None: the whole document.
