@@ -17,6 +17,14 @@ ROWS = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=12)
 TYPES = [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.string())]
 
 
+def test_a_list_is_one_of_lengths_whatever_attributes_it_has():
+    class Named(list):
+        column_names = ("input_ids",)
+
+    packs = quadrat.batching.plan_packs(Named([3, 4, 5]), 8)
+    assert packs.to_lists() == quadrat.batching.plan_packs([3, 4, 5], 8).to_lists()
+
+
 def value_of(kind, number):
     return str(number) if kind.value_type == pa.string() else number
 

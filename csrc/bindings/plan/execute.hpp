@@ -184,7 +184,7 @@ inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more 
 //   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
 //     is ignored.
 //   fill: what fills the gaps, or None where there are none.
-//   shape: of the output; none for what is no array.
+//   shape: of the output; empty for an output that is not an array.
 // layout: as BatchLayout::as_tuple has it.
 // masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
 //   options: see PhiloxOptions in masking_options.hpp.

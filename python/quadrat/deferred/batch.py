@@ -160,7 +160,7 @@ class DeferredBatch(Mapping[str, Any]):
         return list(shapes.values())
 
     def _size(self) -> str:
-        return f"{self.nbytes} bytes{', pinned' * self.is_pinned()}"
+        return f"{self.nbytes} bytes{', pinned' if self.is_pinned() else ''}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""

@@ -135,7 +135,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     @property
     def tensors(self) -> Any:
         """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
-        return self._change(lambda held: ((whole := self._whole(held[0]), held[1]), whole))
+        return self._change(self._tensors_seen)
 
     @tensors.setter
     def tensors(self, value: Any) -> None:
@@ -227,8 +227,12 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         whole = self._whole(arrays)
         return (tensors, whole), whole
 
+    def _tensors_seen(self, held: _Held) -> tuple[_Held, Any]:
+        whole = self._whole(held[0])
+        return (whole, held[1]), whole
+
     def _whole(self, held: Any) -> Any:
-        """What is held, as one, and padded: `ragged` may have been set to False."""
+        """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
         whole = held.whole() if isinstance(held, (_Apart, Grown, GrownRagged, _Listed)) else held
         if not isinstance(held, GrownRagged):
             return whole
@@ -238,8 +242,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         """The state of the reference, and `ragged`."""
 
         def seen(held: _Held) -> tuple[_Held, dict[str, Any]]:
-            tensors = self._whole(held[0])
-            held, arrays = self._arrays_seen((tensors, held[1]))
+            held, tensors = self._tensors_seen(held)
+            held, arrays = self._arrays_seen(held)
             return held, {"tensors": tensors, "arrays": arrays}
 
         return self._options() | self._change(seen)

@@ -54,8 +54,8 @@ def batch_by_tokens(
     that are resumed work. Call it before `trainer.train()`, in each process.
 
     Rows of a trainer of sentence-transformers are texts: they are tokenised once, and a row counts as the tokens of all
-    its texts. Its dataset, collator and batch size stay, and it gets a batch sampler, instead of one that promises
-    nothing about which rows are in a batch.
+    its texts. Its dataset, collator and batch size stay, and it gets a batch sampler. One that promises which rows are
+    in a batch (no duplicates, labels) is kept, with a ValueError.
 
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
     in its place, and give it to `accelerator.prepare`. Each pass has the batches of the next epoch, or of the one that
