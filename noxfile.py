@@ -78,7 +78,8 @@ def versions(session: nox.Session, version: str) -> None:
     session.install("--no-deps", "--reinstall-package", "quadrat", package, env={"QUADRAT_CUDA": "OFF"})
     report = f"--junitxml=build/matrix/{version}.xml"
     # Code that is not known yet is compiled: so it becomes known.
-    variables = TESTS | {"QUADRAT_UNTESTED": "1", "HYPOTHESIS_PROFILE": "thorough"}
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "thorough")
+    variables = TESTS | {"QUADRAT_UNTESTED": "1", "HYPOTHESIS_PROFILE": profile}
     session.run("python", *PYTEST, "tests/identity", report, env=variables)
 
 

@@ -60,9 +60,8 @@ def spread(way: str, rows: int) -> Case:
 
 
 def predicted(rounds: int) -> Case:
-    widths = {
-        width: [width - 1, *[width] * (TOKENS // width - 1)] for width in WIDTHS
-    }  # padding, so that there is a mask
+    # One token is padding, so that there is a mask.
+    widths = {width: [width - 1, *[width] * (TOKENS // width - 1)] for width in WIDTHS}
     step(widths[WIDTHS[0]])
     found = {width: min(step(lengths) for _ in range(rounds)) for width, lengths in widths.items()}
     said = AttentionCost.of(model()).of_tokens(WIDTHS)

@@ -3,6 +3,7 @@
 import importlib.util
 import random
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,25 +19,16 @@ from support.documents import CLASSES, make, rows_for
 
 def padded(tokens: Any, features: list[dict[str, Any]], **options: Any) -> Case:
     """`tokenizer.pad` and `quadrat.tokenizers.tokenizer_pad`."""
-    return collated(
-        (
-            lambda given: tokens.pad(given, **options),
-            lambda given: quadrat.tokenizers.tokenizer_pad(tokens, given, **options),
-        ),
-        features,
-    )
+    ours = partial(quadrat.tokenizers.tokenizer_pad, tokens, **options)
+    return collated((partial(tokens.pad, **options), ours), features)
 
 
 def tokenize() -> Case:
     """Encoding included, which is the same for both."""
     tokens, options = tokenizer(), {"padding": True, "truncation": True, "max_length": 512}
-    return collated(
-        (
-            lambda given: tokens(given, **options, return_tensors="pt"),
-            lambda given: quadrat.tokenizers.convert_to_tensors(tokens(given, **options), "pt"),
-        ),
-        [corpus().texts[index] for index in pick()],
-    )
+    ours = lambda given: quadrat.tokenizers.convert_to_tensors(tokens(given, **options), "pt")  # noqa: E731
+    texts: Any = [corpus().texts[index] for index in pick()]
+    return collated((partial(tokens, **options, return_tensors="pt"), ours), texts)
 
 
 def document(name: str) -> Case:
@@ -73,24 +65,21 @@ def pad_of_trl() -> Case:
 
 
 def cases(*, quick: bool) -> Cases:
+    widest = {"padding": "max_length", "max_length": 512}
     found: Cases = {
         "tokenizer.pad to tensors": lambda: padded(tokenizer(), rows(), return_tensors="pt"),
         "tokenizer.pad to arrays": lambda: padded(tokenizer(), rows(), return_tensors="np"),
-        "tokenizer.pad to 512 tokens": lambda: padded(
-            tokenizer(), rows(), padding="max_length", max_length=512, return_tensors="pt"
-        ),
+        "tokenizer.pad to 512 tokens": lambda: padded(tokenizer(), rows(), **widest, return_tensors="pt"),
         "tokenizer(texts, padding=True) to tensors": tokenize,
     }
     for short in ("LayoutLMv3", "MarkupLM", "Luke", "Tapas"):
         found[f"{short}: tokenizer.pad"] = lambda short=short: document(f"{short}Tokenizer")
     if importlib.util.find_spec("trl") is None:
         return found
-    preference = "DataCollatorForPreference"
+    language, preference = "DataCollatorForLanguageModeling", "DataCollatorForPreference"
     return found | {
-        "TRL: SFT": lambda: of_trl("sft", "DataCollatorForLanguageModeling", "input_ids"),
-        "TRL: SFT padding free": lambda: of_trl(
-            "sft", "DataCollatorForLanguageModeling", "input_ids", padding_free=True
-        ),
+        "TRL: SFT": lambda: of_trl("sft", language, "input_ids"),
+        "TRL: SFT padding free": lambda: of_trl("sft", language, "input_ids", padding_free=True),
         "TRL: DPO": lambda: of_trl("dpo", preference, "prompt_ids chosen_ids rejected_ids"),
         "TRL: reward": lambda: of_trl("reward", preference, "chosen_ids rejected_ids"),
         "TRL: pad, of tensors": pad_of_trl,
