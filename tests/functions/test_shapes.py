@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import pickle
 
 import hypothesis.strategies as st
@@ -302,6 +303,11 @@ def test_one_number_per_row(joined):
         FixedShapes(collator, ShapePlan([(4, 16)], padded=not joined))([{**row, "label": 0.5} for row in rows])
 
 
+def filled_with(rows, value):
+    plan = ShapePlan([(2, 8)], padded=False)
+    return FixedShapes(functools.partial(quadrat.flatten, padding_value=value), plan)(rows)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -334,6 +340,10 @@ def test_one_number_per_row(joined):
             "1 rows and 9 tokens fits none",
         ),
         (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(2, 8)}, PLAN)([]), ValueError, "no attention_mask"),
+        *(
+            (lambda given=given: filled_with(*given), ValueError, "'values' filled with .*does not fit the dtype")
+            for given in itertools.product(([[5]], [np.array([5])], [torch.tensor([5])]), (0.5, math.nan, 2**63))
+        ),
     ],
 )  # fmt: skip
 def test_says_what_is_wrong(make, error, message):

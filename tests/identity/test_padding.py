@@ -97,7 +97,7 @@ STRATEGIES = ["longest", "max_length", "do_not_pad", False, PaddingStrategy.MAX_
 SEQ2SEQ_OPTIONS = st.fixed_dictionaries(
     {
         "padding": st.sampled_from([True] * 6 + STRATEGIES + ["max_length", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9, 12]),
+        "max_length": st.sampled_from([None, None, None, 4, 9, 12, -1]),
         "pad_to_multiple_of": st.sampled_from([None, None, 1, 4, 8, True, 0]),
         "label_pad_token_id": st.sampled_from([-100] * 6 + [0, -1, 2**40, 2**62 + 1, 2**63, -1.0, None]),
         "return_tensors": st.sampled_from(["pt"] * 4 + ["np"] * 3 + [None]),

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,16 @@ import datasets
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import quadrat
+from quadrat.input import items
+from quadrat.integration import switch
+from quadrat.planning import compared
+from quadrat.support import generators
 from support import samples, works
 from support.compare import seed_everything
+from support.isolated import told
 from support.strategies import make_tokenizer
 from support.threads import THREADS, everywhere
 
@@ -59,6 +66,94 @@ def test_kinds_of_batches_in_another_order_in_each_thread():
         return all(works.picture(shared(kinds[at])) == expected[at] for at in order)
 
     assert everywhere(collate) == [True] * THREADS
+
+
+ALL_MASKED = {"mlm_probability": 1.0, "mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+# A collator, its options, what changes meanwhile, and to what.
+CHANGES: list[tuple[str, dict[str, Any], str, Any]] = [
+    ("DataCollatorWithPadding", {}, "tokenizer.padding_side", "left"),
+    ("DataCollatorWithPadding", {}, "tokenizer.pad_token", "[EOS]"),
+    ("DataCollatorWithPadding", {}, "pad_to_multiple_of", 4),
+    ("DataCollatorForTokenClassification", {}, "label_pad_token_id", -1),
+    ("DataCollatorForSeq2Seq", {}, "padding", "max_length"),
+    ("DataCollatorForLanguageModeling", ALL_MASKED, "tokenizer.mask_token", "[EOS]"),
+    ("DataCollatorForLanguageModeling", ALL_MASKED, "mlm", False),
+    ("DataCollatorForLanguageModeling", {"mlm": False}, "tokenizer.padding_side", "left"),
+    ("DataCollatorWithFlattening", {}, "separator_id", -5),
+    ("DataCollatorWithFlattening", {}, "return_seq_idx", True),
+]
+
+
+def changed_within(call: Callable[[], Any], number: int, change: Callable[[], Any]) -> bool:
+    """Make a change as another thread would, at the call of the function of this number, if there are as many."""
+    left = [number]
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        left[0] -= event == "call"
+        if left[0] < 0:
+            sys.setprofile(None)
+            change()
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return left[0] < 0
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy.ndarrays")
+@pytest.mark.parametrize(("name", "options", "what", "value"), CHANGES)
+def test_options_that_change_while_a_plan_is_made(name, options, what, value):
+    """Whenever that was, later batches are those of the options as they are then."""
+    features = [{"input_ids": [11, 12, 13], "labels": [1, 2, 3]}, {"input_ids": [14], "labels": [1]}]
+    if name in ("DataCollatorWithPadding", "DataCollatorForLanguageModeling"):
+        features = [{"input_ids": row["input_ids"]} for row in features]
+    tokenizer = make_tokenizer(mask_token="[MASK]")
+    first = {} if name == "DataCollatorWithFlattening" else {"tokenizer": tokenizer}
+    of, _, field = what.rpartition(".")
+    arrays = [{key: np.array(values) for key, values in row.items()} for row in features]
+    for known, kind in itertools.product((False, True), (features, arrays)):
+        number = changed = 0
+        while changed == number:
+            ours, reference = (getattr(home, name)(**first, **options) for home in (quadrat, transformers))
+            holders = [tokenizer] if of else [ours, reference]
+            before = getattr(holders[0], field)
+            type(ours)._quadrat_shared.clear()  # else this one knows what the last one did
+            if known:
+                ours([dict(row) for row in features])
+            changed += changed_within(
+                lambda ours=ours, kind=kind: ours(kind),
+                number,
+                lambda holders=holders: [setattr(one, field, value) for one in holders],
+            )
+            number += 1
+            for now in (value, before):
+                for holder in holders:
+                    setattr(holder, field, now)
+                assert works.picture(ours(kind)) == works.picture(reference(kind)), f"{field}={now!r}, call {number}"
+        assert number > 1 or known
+
+
+@pytest.mark.parametrize("module", [items, generators, switch, compared])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_finds_locks_free(module):
+    """Though another thread held them, which the process does not have."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with module._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert told(lambda: module._lock.acquire(timeout=10)) == "gave True"
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("deferred", [False, True])

@@ -67,6 +67,8 @@ def as_form(row: list[Any], form: str) -> Any:
     if form in ("list", "tuple"):
         return row if form == "list" else tuple(row)
     library, dtype = form.split()
+    if library == "backward":  # the same numbers, of which torch makes no tensor
+        return np.array(row[::-1], dtype)[::-1]
     if library == "array":
         return np.array(row, dtype)
     return torch.tensor(row, dtype=getattr(torch, dtype))
@@ -83,7 +85,7 @@ def batches(draw: Any) -> Any:
         rows[-1][draw(st.integers(0, len(rows[-1]) - 1))] = ODD[odd]
     forms = ["list"] * 8 + ["array int64"] * 3 + ["tensor int64"] * 3
     if odd is None:
-        form = draw(st.sampled_from([*forms, "tuple", "array int32", "array uint8", "tensor int32", "array float64"]))
+        form = draw(st.sampled_from([*forms, "tuple", "array int32", "array uint8", "tensor int32", "backward int64"]))
         mixed = draw(st.integers(0, 9)) == 0
         rows = [as_form(row, draw(st.sampled_from(forms)) if mixed else form) for row in rows]
     if draw(st.integers(0, 4)) == 0:

@@ -243,8 +243,8 @@ py::object Recipe::wrapped(py::object data) const {
 }
 
 py::object Recipe::run(const py::object& collator, const py::object& features, bool compares) const {
-    const bool holds = admits(features) && guard_.holds_for(collator);
-    return holds ? make(collator, features, true, compares && compared_) : py::none();
+    const bool known = admits(features) && holds(collator);
+    return known ? make(collator, features, true, compares && compared_) : py::none();
 }
 
 py::object Recipe::make(const py::object& collator, const py::object& features, bool counts, bool compares) const {
@@ -278,7 +278,9 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
         columns.invalidate();  // plans are Python code
         fresh = decide(collator, names, std::move(measured.signature));
         decision = fresh.get();
-        keep(&fresh);
+        if (holds(collator)) {  // else another thread changed what it was decided by
+            keep(&fresh);
+        }
     }
     if (!decision->refusal.is_none()) {
         return decision->refusal;
@@ -353,7 +355,8 @@ void register_recipe(py::module_& m) {
             [](const Recipe& self, const py::object& collator, const py::object& features, const py::tuple& names,
                const Columns& columns,
                bool counts) { return self.make_of(collator, features, names, columns, self.layout(), counts); },
-            "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true);
+            "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true)
+        .def("holds", &Recipe::holds, "collator"_a);
     bind_class<Recipes>(m, "Recipes")
         .def(py::init<const py::tuple&>(), "recipes"_a)
         .def("runner", &runner)

@@ -103,6 +103,8 @@ public:
     py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
                        const Columns& columns, BatchLayout layout, bool counts, bool compares = false) const;
     const BatchLayout& layout() const { return layout_; }
+    // Whether all facts are true for the collator that asks.
+    bool holds(const py::object& collator) const { return guard_.holds_for(collator); }
 
 private:
     struct Decision {

@@ -9,7 +9,9 @@ import numpy as np
 
 from quadrat.batching.shapes import ShapePlan
 from quadrat.input.rows import MAIN
+from quadrat.ops.pad import pad
 from quadrat.support.around import Around
+from quadrat.support.arrays import carrier_of, fill_value
 from quadrat.support.tensors import is_tensor
 
 # Other than 0 and what the collator pads with.
@@ -132,6 +134,13 @@ def _filled(name: str, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
     """A tensor or an array of this shape that begins with `value`."""
     if name == "labels" and value.ndim == 1 and "float" in str(value.dtype):
         raise ValueError("labels are floats, one per row: no loss leaves out those of the filled rows")
+    try:
+        fill = fill_value(fill, None)
+        if carrier_of(value.dtype) is None:  # as the kernels pad it
+            library: Any = "pt" if is_tensor(value) else "np"
+            pad([()], max_length=1, padding_value=fill, dtype=value.dtype, return_tensors=library)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"column '{name}' filled with {fill!r}: {error}") from error
     made = value.new_full(shape, fill) if is_tensor(value) else np.full(shape, fill, value.dtype)
     made[tuple(map(slice, value.shape))] = value
     return made

@@ -155,12 +155,13 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         packed = is_packed(features)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
+        facts = joined_facts(own_facts(self), items_facts(self.pad_values))
         with or_fall_back("an option is neither true nor false", "give True or False"):
             plan = self._flattening(first, framework)._replace(packed=packed)
         extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
         labels = () if self.scalar_labels or plan.label is not None else ("labels",)
         options: dict[str, Any] = {
-            "facts": joined_facts(own_facts(self), items_facts(self.pad_values)),
+            "facts": facts,
             "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
             "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
         }

@@ -18,7 +18,7 @@ from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, make
+from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, joined_facts, make, padding_facts
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
 
@@ -26,9 +26,9 @@ from quadrat.support.kinds import Framework
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 
-def _make_padded(collator: Any, features: Any, framework: Any, **own: Any) -> Any:
+def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    return make(collator, padded.padded_spec(collator, framework, options, **own), features)
+    return make(collator, padded.padded_spec(collator, framework, options, facts=facts, **own), features)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return super(DataCollatorWithPadding, faster_reference(self, framework)).__call__  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        return _make_padded(self, features, framework, renames=("label", "label_ids"))
+        return _make_padded(self, features, framework, padding_facts(self), renames=("label", "label_ids"))
 
 
 @dataclass
@@ -154,14 +154,14 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     def _plan(self, features: Any, framework: Framework) -> Any:
         if self.padding_free:
             return self._flatten(features, framework)
-        refusal = None
+        facts, refusal = padding_facts(self), None
         padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
         if framework == "np" and not numpy_token_labels_are_like_torch():
             refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
         label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
-        return _make_padded(self, features, framework, label=label, label_value=self.label_pad_token_id)
+        return _make_padded(self, features, framework, facts, label=label, label_value=self.label_pad_token_id)
 
     def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":
@@ -215,11 +215,12 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         return lambda rows: call(rows, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
+        facts = padding_facts(self)
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
         label = padded.LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True)
-        value = self.label_pad_token_id
-        return _make_padded(self, features, framework, label=label, label_value=value, finish=_with_decoder_ids)
+        form: dict[str, Any] = {"label": label, "label_value": self.label_pad_token_id, "finish": _with_decoder_ids}
+        return _make_padded(self, features, framework, facts, **form)
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":
@@ -285,10 +286,11 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
             raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
         if tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
-        column, facts = padded.LabelColumn((label,), NUMBERS, "labels"), _warning_facts(tokenizer)
+        column = padded.LabelColumn((label,), NUMBERS, "labels")
+        facts = joined_facts(padding_facts(self), _warning_facts(tokenizer))
         mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
         form: dict[str, Any] = {"plain": label, "absent": (other,), "mismatch": mismatch}
-        return _make_padded(self, examples, framework, label=column, facts=facts, **form)
+        return _make_padded(self, examples, framework, facts, label=column, **form)
 
 
 def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:

@@ -16,7 +16,7 @@ from quadrat.installed import originals
 from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
 from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer
-from quadrat.planning.plan_cache import check_device
+from quadrat.planning.plan_cache import check_device, padding_facts
 from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.kinds import FLOAT32, INT64, Framework
@@ -74,7 +74,8 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        spec = rows_spec(self, framework, None, finish=functools.partial(_masked, framework))
+        facts = padding_facts(self)
+        spec = rows_spec(self, framework, None, facts=facts, finish=functools.partial(_masked, framework))
         return make_rows(self, spec, examples)  # type: ignore[no-any-return]
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:

@@ -120,6 +120,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         for name, method in _METHODS.items():
             if getattr(cls, name) is not method or name in self.__dict__:
                 raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
+        facts = _facts(self, framework)
         spec = rows_spec(
             self,
             framework,
@@ -128,7 +129,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
             optional="chinese_ref",  # positions that continue the word before
             values=_values,
             failed=lambda *given: (f"{col.explain(given[-1])}, or has no token", "give ids of the vocabulary"),
-            facts=_facts(self, framework),
+            facts=facts,
             mismatch=("features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"),
         )
         return make_rows(self, spec, features)
@@ -209,6 +210,8 @@ def _word_plan(key: PlanKey) -> Plan:
         raise FallBack("all rows are empty", "leave them out")
     if not whole:
         raise FallBack("'input_ids' are not rows of whole numbers, all in one form", "give lists of ints")
+    if key.framework == "pt" and shape.backward:
+        raise FallBack("an array that torch does not take", "give numpy.ascontiguousarray(row)")
     if any(one.forms & ~(col.LIST | col.MEMORY_ROWS) or one.kinds & ~_ARRAY_KINDS for one in joined):
         raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
     return Plan((("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64)))

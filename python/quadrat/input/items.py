@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.support.kinds import FLOAT64, INT64, KINDS
+from quadrat.support.locks import new_lock
 from quadrat.support.memory import address_of, interop
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The column that says which documents a row was packed from, as TRL names it.
 SEQ_LENGTHS = "seq_lengths"
 _ROWS_OF_A_CHUNK = 16  # on average; it costs less to copy fewer than to read where each chunk is
-_lock = threading.Lock()  # of rows that are read
+_lock = new_lock()  # of rows that are read
 _INSTEAD = {MAIN: "tokenize texts first", SEQ_LENGTHS: "give the lengths of documents"}
 
 
@@ -117,7 +117,7 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
             raise TypeError(f"column {name!r} does not hold rows of numbers: {remedy}")
         kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
-            one, other = (np.size(_value(features, row, column)) for column in (names[0], name))
+            one, other = (len(_value(features, row, column)) for column in (names[0], name))
             raise ValueError(
                 f"row {row if pieces is None else pieces.rows[row]} has {one} tokens in {names[0]!r} and {other} in "
                 f"{name!r}: rows are joined where all columns are equally long"

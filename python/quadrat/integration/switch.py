@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-_lock = threading.RLock()
+from quadrat.support.locks import new_lock
+
+_lock = new_lock()
 
 
 class Swap(NamedTuple):

@@ -41,7 +41,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         raise FallBack("labels are made from 'input_ids'", "list 'input_ids' first in tokenizer.model_input_names")
     if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
         raise FallBack("features are not a list", "give a list")
-    multiple = collator.pad_to_multiple_of
+    facts, multiple = plan_cache.padding_facts(collator), collator.pad_to_multiple_of
     bare = first_mapping(features) is None
     names = () if bare else tuple(first_feature(features))
     apart = _masks_apart(collator, framework, names)
@@ -55,7 +55,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     )
     # A column of offsets without whole words stacks, or falls back, and is left out.
     has_offsets = not collator.whole_word_mask and "offset_mapping" in names
-    own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {}
+    own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {"facts": facts}
     if not apart:
         own["labelling"] = _labelling(collator, framework, omits)
     if bare:
@@ -283,7 +283,7 @@ def rows_spec(
 ) -> Spec:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
-    more: fields of the `Spec`. Raises FallBack.
+    more: fields of the `Spec`, `facts` among them. Raises FallBack.
     """
     tokenizer = collator.tokenizer
     require_tokenizer(tokenizer)
@@ -294,7 +294,6 @@ def rows_spec(
         "plan": rows_plan,
         "options": (left, pad_id is not None, labelling.derives),
         "values": lambda collator, key: {MAIN: pad_id},
-        "facts": plan_cache.padding_facts(collator, plan_cache.PadOptions()),
         "deferred": deferred_batch if labelling.make is not None and collator.deferred else None,
         "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import os
 import random
 import sys
 import threading
@@ -23,6 +22,7 @@ from quadrat.installed import imitated
 from quadrat.planning.fallback import FallBack, raise_clearer, raise_saying
 from quadrat.support.counts import count_compared, uncounted
 from quadrat.support.extras import version
+from quadrat.support.locks import new_lock
 from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
@@ -32,14 +32,11 @@ _FIRST = 8  # batches of a kind, after the first one
 _MOST_KINDS = 1024
 _EDITED = (list, dict)  # besides mappings of transformers: what the reference may edit
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
-_SLOW = "numpy.ndarrays is extremely slow"  # what torch says of the reference, once in a process
-_locks = [threading.RLock()]  # one, of the generators, warnings and logs of the process
+# What torch says once in a process.
+_SAID_ONCE = "numpy.ndarrays is extremely slow", "Converting a tensor with requires_grad=True to a scalar"
+_lock = new_lock()  # of the generators, warnings and logs of the process
 _threads = [0]  # the one in which the reference makes a batch
 _registry: dict[Any, Any] = {}
-
-
-if hasattr(os, "register_at_fork"):  # another thread may have held it
-    os.register_at_fork(after_in_child=lambda: _locks.__setitem__(0, threading.RLock()))
 
 
 class _Outcome(NamedTuple):
@@ -59,7 +56,7 @@ def compared(
 
     At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack.
     """
-    with _locks[0], uncounted():
+    with _lock, uncounted():
         before, given = _State(collator), _copied(features)
         with _quiet():
             got = _called(ours, given, before)
@@ -132,7 +129,7 @@ def of_recipes(run: Any, collator: Any, features: Any) -> Any:
 def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
     """The first difference of two collators, with what they leave behind, in words; None if there is none."""
     given = _copied(features)
-    with _locks[0], _quiet():
+    with _lock, _quiet():
         before = _State(ours)
         got = _called(ours, given, before)
         before.restore_shared()
@@ -229,7 +226,8 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
     finally:
         _threads[0] = 0
         library.removeHandler(log)
-    texts = [(one.category.__name__, str(one.message)) for one in warned if _SLOW not in str(one.message)]
+    texts = [(one.category.__name__, str(one.message)) for one in warned]
+    texts = [(kind, text) for kind, text in texts if not any(one in text for one in _SAID_ONCE)]
     # How they begin: quadrat says more in some.
     said = list(dict.fromkeys((kind, text[:_BEGIN]) for kind, text in (*log.said, *texts)))
     states = before.read() | {"the tokenizer's flags": [name for name, is_set in before.flags.items() if is_set]}

@@ -62,13 +62,13 @@ def padded_spec(
     label_value: Any = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling = NO_LABELS,
-    facts: tuple[plan_cache.Fact, ...] | None = (),
+    facts: tuple[plan_cache.Fact, ...] | None,
     finish: Any = None,
     **more: Any,
 ) -> Spec:
     """Batches whose columns are padded as the collator's tokenizer would, keys in the reference's order.
 
-    labelling: how `labels` are made from the padded ids. facts: what the batches depend on besides all this.
+    labelling: how `labels` are made from the padded ids. facts: `padding_facts`, read before the options, and more.
     finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts. Raises FallBack.
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
@@ -90,8 +90,9 @@ def padded_spec(
         labelling.derives,
         "plain" in more,
     )
-    if options.verbose and plan_cache.asks_tokenizer(options):
-        finish = functools.partial(_warned, options, finish)
+    if plan_cache.asks_tokenizer(options):
+        facts = facts if "model_max_length" in tokenizer.__dict__ else None
+        finish = functools.partial(_warned, options, finish) if options.verbose else finish
     kind = {} if asked.choices else {**ENCODING, "deferred": deferred_batch if collator.deferred else None}
     return Spec(
         framework,
@@ -103,7 +104,7 @@ def padded_spec(
         labelling=labelling,
         hold=_reference_column,
         failed=_failed,
-        facts=plan_cache.joined_facts(plan_cache.padding_facts(collator, options), facts),
+        facts=facts,
         finish=finish,
         **{**kind, **more},
     )
@@ -155,6 +156,8 @@ def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
             raise FallBack("max_length is not an int", "give an int, or None")
     if strategy != "max_length" or limit is None:
         return strategy != "do_not_pad", -1
+    if limit < 0:
+        raise FallBack("max_length is negative", "give a positive int, or None")
     return True, rounded_up(limit, options.pad_to_multiple_of)
 
 
@@ -236,7 +239,7 @@ def padded_plan(key: PlanKey) -> Plan:
             kind = extra_kind(shape.forms, shape.kinds, key.float_kind, extra[name])
             if kind is None:  # what falls back names the row
                 raise FallBack(f"column '{name}' of pad_values is not made of rows of numbers", "give rows of one kind")
-            follows = label is not None and labels is not None and follows_labels(name, label.action)
+            follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
             steps.append((name, index, col.PAD if shape.aligned or follows else col.PAD_OWN, kind))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -140,7 +141,7 @@ class Spec(NamedTuple):
     labelling: Labelling = NO_LABELS
     hold: Callable[[str, Any, PlanKey], Any] | None = None  # the reference's conversion of a column of features
     failed: Callable[[Any, tuple[str, ...], Step, Failure], Why | None] = step_failed  # None: another recipe may try
-    facts: tuple[Fact, ...] | None = None  # None: not known, so nothing is remembered
+    facts: tuple[Fact, ...] | None = None  # read before all else; None: not known, so nothing is remembered
     wrapper: type | None = None
     attributes: Mapping[str, Any] | None = None
     deferred: Callable[..., Any] | None = None
@@ -164,6 +165,7 @@ class Spec(NamedTuple):
                 values = {**values, "labels": self.labelling.make(collator, names)}
         except FallBack as reason:
             return (), {}, None, reason.args
+        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
 
 
@@ -193,7 +195,8 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
         which = "the same keys" if spec.names is None else f"the columns {list(spec.names)}"
         why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
         raise FallBack(*(spec.mismatch or why))
-    if known is not None and columns is None:
+    # The facts are older than the spec: if they are still true, another thread has changed nothing meanwhile.
+    if known is not None and columns is None and recipe.holds(collator):
         collator._remember(spec, recipe)
     if batch is False:
         raise FallBack("a row is longer than the batch may be", "truncate the rows when you tokenize them")
@@ -241,19 +244,18 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
     return *((OWN, None, name, own[name]) for name in guarded), *((OWN_SET, None, *one) for one in sets.items())
 
 
-def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
+def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
     """All that plans of padded batches depend on besides their key; None for tokenizers that keep it elsewhere."""
     tokenizer, own, extra = collator.tokenizer, own_facts(collator), items_facts(getattr(collator, "pad_values", None))
-    cls, state = type(tokenizer), tokenizer.__dict__
+    cls, state = type(tokenizer), getattr(tokenizer, "__dict__", {})
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
-    if asks_tokenizer(options):
-        kept = (*kept, "model_max_length")
+    kept = (*kept, *(("model_max_length",) if "model_max_length" in state else ()))
     plain = (
         all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
         # The pad token and its type id are looked up in the usual places, and the token is in the vocabulary.
-        and originals.is_of(cls.pad, originals.PAD)
+        and originals.is_of(getattr(cls, "pad", None), originals.PAD)
         and cls._pad is PAD_ONE
         and cls.__getattr__ is _GETATTR
         and cls.pad_token_type_id is _TYPE_ID

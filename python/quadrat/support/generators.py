@@ -6,13 +6,13 @@ import functools
 import os
 import random
 import sys
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from quadrat import _core
 from quadrat.support.kinds import Framework
+from quadrat.support.locks import new_lock
 
 _TYPES = _core.GENERATOR_TYPES
 TORCH, TORCH_DOUBLE, PYTHON = _TYPES.TORCH, _TYPES.TORCH_DOUBLE, _TYPES.PYTHON
@@ -120,7 +120,7 @@ def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:
         return False
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def lacks_generator(collator: Any, framework: Framework | None) -> bool:

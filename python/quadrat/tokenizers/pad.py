@@ -21,7 +21,7 @@ from quadrat.planning.conversion import by_lists, first_value, framework_of, is_
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.fallback import NO_FEATURES, FallBack, log_once, raise_clearer, raise_saying, require_known
 from quadrat.planning.padded import padded_spec, warns_of_fast
-from quadrat.planning.plan_cache import PadOptions, make
+from quadrat.planning.plan_cache import PadOptions, make, padding_facts
 from quadrat.planning.remembering import Remembering
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
@@ -191,7 +191,7 @@ class TokenizerPad(Remembering):
         return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
 
     def _anew(self, features: Any) -> Any:
-        return make(self, padded_spec(self, self.return_tensors, self._options), features)
+        return make(self, padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self)), features)
 
     def make(self, features: Any) -> Any:
         """The batch, which is not compared. Raises FallBack."""

@@ -89,7 +89,7 @@ class PreferenceCollator(TrlCollator):
     pad_to_multiple_of: int | None
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        first = first_feature(features)
+        first, facts = first_feature(features), own_facts(self)
         require_token(self.pad_token_id)
         rounded_up(0, self.pad_to_multiple_of)
         sets, numbers = self._asked(first)
@@ -113,7 +113,7 @@ class PreferenceCollator(TrlCollator):
             layout=layout,
             values=_values,
             hold=_reference_column,
-            facts=own_facts(self),
+            facts=facts,
         )
         if limit:
             with contextlib.suppress(FallBack):  # for rows that are longer, which are cut after they are padded

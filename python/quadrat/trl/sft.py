@@ -65,7 +65,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self.padding_is_one_sequence
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        first = first_feature(features)
+        first, facts = first_feature(features), own_facts(self) if _REMEMBERS else None
         require_token(self.pad_token_id)
         flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
         rounded_up(0, multiple)
@@ -84,7 +84,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             main=None if flattens else MAIN,
             layout=col.BatchLayout(-1, multiple or 1, False, _IGNORED, seq_lengths=documents),
             values=_values,
-            facts=own_facts(self) if _REMEMBERS else None,
+            facts=facts,
             deferred=deferred_batch if defers else None,
             check=None if "labels" in first else _have_no_labels,
             finish=_finished if flattens else None,
