@@ -57,6 +57,7 @@ def parquet(columns):
             ("--field", ""),
             "no column ''; choose one with --field: f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, and 488 more",
         ),
+        (written("a.jsonl", b'{"input_ids": [99999999999999999999]}'), (), "a.jsonl: cannot be read: "),
         (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl: cannot be read: Expecting ',' delimiter: line 1 column 13"),
         (written("a.jsonl", b"[" * 200_000), (), "a.jsonl: cannot be read: "),
         (written("a.json", b'[{"text": "a"}, 3]'), (), "cannot be read: expected a list of objects, or an object in"),
@@ -172,6 +173,8 @@ def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
         done = run(command, name, folder=tmp_path, timeout=120)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"quadrat {command}: {name}: not a file; {EXPECTED}\n"
+    done = run("info", name, folder=tmp_path, timeout=120)
+    assert (done.returncode, done.stderr) == (2, f"quadrat info: {name}: not a file\n")
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(os.devnull)
     assert f"{name}: not a file" in refused(capsys, "waste", tmp_path / name)

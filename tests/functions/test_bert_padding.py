@@ -94,7 +94,8 @@ def test_the_others_compile_whole() -> None:
         (ValueError, lambda: bert_padding.unpad_input(floats(3, 4), MASK.to("meta")), "the mask is on meta"),
         (ValueError, lambda: bert_padding.pad_input(floats(3), torch.tensor([1, 2]), 2, 2), "3 tokens and 2 indices"),
         (ValueError, lambda: bert_padding.pad_input(floats(3), MASK, 2, 2), "indices must be integers, one per token"),
-        (ValueError, lambda: bert_padding.pad_input(floats(2), np.arange(2), 2, 2), r"not int64 of shape \(2,\)"),
+        (TypeError, lambda: bert_padding.pad_input(floats(2), np.arange(2), 2, 2), "torch tensor, not ndarray"),
+        (TypeError, lambda: bert_padding.index_first_axis(floats(2), [0]), "indices must be a torch tensor, not list"),
         (
             ValueError,
             lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2),

@@ -135,6 +135,23 @@ def test_align_refuses(bounds, options, error, words):
         quadrat.varlen.align(np.array(bounds), np.arange(5), **options)
 
 
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "value", "error"),
+    [
+        (torch.float32, 1e300, OverflowError),
+        (torch.float16, 70000.0, OverflowError),
+        (torch.float32, 2**200, OverflowError),
+        (torch.bfloat16, "a", TypeError),
+        (torch.float64, None, TypeError),
+    ],
+)
+def test_align_refuses_padding(dtype, value, error, gradient):
+    column = torch.ones(3, dtype=dtype, requires_grad=gradient)
+    with pytest.raises(error, match="padding_value"):
+        quadrat.varlen.align(torch.tensor([0, 3]), column, pad_to_multiple_of=2, padding_value=value)
+
+
 def test_refuses_a_column_that_is_a_list():
     with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
         quadrat.varlen.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
@@ -193,6 +210,7 @@ def test_a_slice_has_a_gradient():
         ({"cp_size": 2, "cp_rank": 2}, ValueError, r"cp_rank must be in \[0, 2\), but is 2"),
         ({"cp_size": 2, "cp_rank": -1}, ValueError, r"cp_rank must be in \[0, 2\)"),
         ({"cp_size": 2.0, "cp_rank": 0}, TypeError, "cp_size must be an int"),
+        ({"cp_size": 2, "cp_rank": 0, "dim": 1}, ValueError, "dim=1, and column 0 has 1 dimensions"),
         (
             {"cp_size": 4, "cp_rank": 0},
             ValueError,

@@ -68,11 +68,48 @@ def test_pad_values_follow_the_kind_of_the_column():
     assert batch["c"].tolist() == [[1, 2], [3, 9]]
 
 
+@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
+def test_pad_values_are_numbers_of_numpy_too(cls):
+    features = [{"input_ids": [1, 2], "a": [1], "b": [True, True]}, {"input_ids": [1], "a": [1, 2], "b": [False]}]
+    values = {"a": np.int64(3), "b": np.bool_(True)}
+    padded = quadrat.DataCollatorWithPadding(make_tokenizer(cls=cls), pad_values=values)(features)
+    assert padded["a"].tolist() == [[1, 3], [1, 2]]
+    assert padded["b"].tolist() == [[True, True], [False, True]]
+    values = {"b": np.float32(0.5)}
+    joined = quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4, pad_values=values)
+    rows = [{"input_ids": [1, 2, 3], "b": [1.0, 2.0, 3.0]}]
+    assert joined(rows)["b"].tolist() == [[1.0, 2.0, 3.0, 0.5]]
+
+
+@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
+@pytest.mark.parametrize(("name", "width"), [(NAMES[0], 2), (NAMES[1], 2), (NAMES[2], 4)])
+def test_columns_of_a_decoder(name, width, cls):
+    """Where a model compares them with labels they are as wide, and elsewhere as their longest row."""
+    tokenizer = make_tokenizer(cls=cls)
+    options = {"padding": "max_length", "max_length": 4, "pad_values": {"decoder_mask": 0}}
+    collator = getattr(quadrat, name)(tokenizer, **options)
+    labels = [[1, 2, 3], [1, 2, 3]]
+    features = [{"input_ids": [1, 2, 3], "decoder_mask": [1] * n, "labels": labels[0]} for n in (2, 1)]
+    assert collator(features)["decoder_mask"].shape == (2, width)
+
+
+@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
+def test_a_model_makes_the_ids_of_its_decoder(cls):
+    class Model:
+        def prepare_decoder_input_ids_from_labels(self, labels):
+            return labels + 1000
+
+    collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(cls=cls), Model(), pad_values={"decoder_input_ids": 0})
+    batch = collator([{"input_ids": [1, 2], "labels": [3, 4], "decoder_input_ids": [7]}])
+    assert batch["decoder_input_ids"].tolist() == [[1003, 1004]]
+
+
 @pytest.mark.parametrize(
     ("pad_values", "error", "said"),
     [
         ({"words": 0.5}, ValueError, ["words", "0.5"]),
-        ({"words": None}, ValueError, ["words", "None"]),
+        ({"words": None}, ValueError, ["words", "None", "must be a number"]),
+        ({"words": "a"}, ValueError, ["words", "'a'", "must be a number"]),
         ({"text": 0}, ValueError, ["text"]),
         ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
         ({"attention_mask": 0}, ValueError, ["attention_mask"]),

@@ -66,6 +66,33 @@ def test_outputs_of_models():
     assert picture(quadrat.evaluation.concat_padded(outputs)) == picture(expected)
 
 
+@pytest.mark.parametrize("rows", [2, 3000])
+def test_outputs_of_models_in_containers(rows):
+    """More than two megabytes of them, too."""
+    outputs = [TokenClassifierOutput(logits=torch.ones(rows, width, 3)) for width in (40, 70, 60, 40, 70, 80)]
+    ours, reference = (made() for made in CONTAINERS)
+    apart = quadrat.evaluation.EvalLoopContainer(ragged=True)
+    for batch in outputs:
+        for container in (ours, reference, apart):
+            container.add(batch)
+    assert picture(ours.get_arrays()) == picture(reference.get_arrays())
+    lengths = apart.get_arrays().logits.lengths
+    assert lengths.tolist() == np.repeat([40, 70, 60, 40, 70, 80], rows).tolist()
+
+
+@pytest.mark.parametrize("rows", [2, 3000])
+@pytest.mark.parametrize("at", range(8))
+def test_another_padding_between_batches(rows, at):
+    batches = [torch.ones(rows, width, 3) for width in (40, 70, 60, 40, 70, 90, 60, 120)]
+    ours, reference = (made() for made in CONTAINERS)
+    for number, batch in enumerate(batches):
+        for container in (ours, reference):
+            if number == at:
+                container.padding_index = 7
+            container.add(batch)
+    assert picture(ours.get_arrays()) == picture(reference.get_arrays())
+
+
 @pytest.mark.parametrize("arrays", [np.zeros((2, 3)), torch.zeros(2, 3), {"a": np.zeros(3)}, "ab", 3])
 def test_concat_padded_takes_batches(arrays):
     with pytest.raises(TypeError):

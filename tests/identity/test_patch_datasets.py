@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -250,6 +251,11 @@ def test_errors_are_those_of_datasets():
         lambda: dataset.__getitems__(["a"]),
         lambda: dataset.__getitems__([None]),
         lambda: dataset.__getitems__([]),
+        lambda: dataset.__getitems__(slice(0, 2)),
+        lambda: dataset.__getitems__(range(2)),
+        lambda: dataset.__getitems__(0),
+        lambda: dataset.__getitems__(None),
+        lambda: dataset.__getitems__(np.array([[0, 1]])),
         lambda: empty.__getitems__([0]),
         lambda: dataset[99],
         lambda: dataset[-13],

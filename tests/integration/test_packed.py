@@ -204,13 +204,13 @@ def test_seq_lengths_that_say_something_else():
         rows = [{"input_ids": [7], "seq_lengths": [1]}, {"input_ids": [1, 2, 3], "seq_lengths": wrong}]
         with pytest.raises(ValueError, match=r"row 1: seq_lengths \[.*\] do not sum to its 3 tokens"):
             collator(rows)
-    with pytest.raises(ValueError, match=r"row 1 has 3 tokens in 'input_ids' and 2 in 'labels'"):
-        collator(
-            [
-                {"input_ids": [1], "labels": [1], "seq_lengths": [1]},
-                {"input_ids": [1, 2, 3], "labels": [1, 2], "seq_lengths": [3]},
-            ]
-        )
+    for form in (list, np.array, torch.tensor):
+        rows = [
+            {"input_ids": form([1]), "labels": form([1]), "seq_lengths": [1]},
+            {"input_ids": form([1, 2, 3]), "labels": form([1, 2]), "seq_lengths": [3]},
+        ]
+        with pytest.raises(ValueError, match=r"row 1 has 3 tokens in 'input_ids' and 2 in 'labels'"):
+            collator(rows)
 
 
 def test_other_columns_of_packed_rows_are_left_out():

@@ -112,7 +112,8 @@ def open_corpus(options: Namespace) -> Corpus:
     elif not path.is_file() or (read := _READERS.get(path.suffix.lower())) is None:  # a pipe might never end
         raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}{EXPECTED}")
     else:
-        kinds = ValueError, RecursionError, pa.ArrowException  # thousands of brackets are the second
+        # Thousands of brackets are the second, an integer of more than 64 bits the third.
+        kinds = ValueError, RecursionError, OverflowError, pa.ArrowException
         with errors_of(path, "cannot be read: ", *kinds):
             table = read(path, field)
     column = _chosen(table.column_names, field, name)

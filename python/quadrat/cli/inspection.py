@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from quadrat.cli.command import errors_of, harmless, one_line
+from quadrat.cli.command import CommandError, errors_of, harmless, one_line
 from quadrat.config import show_config
 
 _LIBRARIES = ("transformers", "trl", "datasets")
@@ -42,6 +42,8 @@ def _what_falls_back() -> str:
 
 
 def _inspect(path: Path) -> Iterator[str]:
+    if path.is_fifo():  # which might never end
+        raise CommandError(f"{path}: not a file")
     with errors_of(path, "not a Python script: ", SyntaxError, ValueError):
         tree = ast.parse(path.read_bytes())
     used = _used(tree)

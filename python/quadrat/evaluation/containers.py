@@ -205,7 +205,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             return self._plus_ragged(held, batch)
         if held is None:
             return batch
-        if isinstance(held, (_Apart, Grown)) and (more := held.plus(batch)) is not None:
+        alike = isinstance(held, (_Apart, Grown)) and held.padding is self.padding_index  # which may have been set
+        if alike and (more := held.plus(batch)) is not None:
             return more
         # What is not like the others is joined at once, or refused. It seldom is so twice.
         return _Apart(None, concat_two(self._whole(held), batch, self.padding_index), 2, self.padding_index)

@@ -61,11 +61,11 @@ def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
 
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
     if (known := _stored.get(self)) is None or not known.skips_batch():
-        stored = _of(self, known) if len(keys) else None
         try:
+            stored = _of(self, known) if len(keys) else None
             if stored is not None and min(keys) >= 0 and (rows := stored.rows(keys)) is not None:
                 return rows
-        except (IndexError, TypeError):  # `datasets` raises its own error
+        except (IndexError, TypeError, ValueError):  # `datasets` reads a slice, say, and raises its own error
             pass
     return original_getitems(self, keys)
 

@@ -38,8 +38,8 @@ class TokenBatches(NamedTuple):
     max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
     alike: bool  # whether all rows have one width
     changed: bool  # False: batches are as before, because a budget would save nothing
-    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
     attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
+    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
 
     def __str__(self) -> str:
         limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
@@ -113,7 +113,7 @@ def plan_batches(
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
     stored = 0 if trim or texts or lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
-    return TokenBatches(*numbers, narrow == wide, sampler is not None, stored, cost), sampler
+    return TokenBatches(*numbers, narrow == wide, sampler is not None, cost, stored), sampler
 
 
 def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from quadrat.ragged import Ragged
 from quadrat.support import gpu
 from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.kinds import BOOL, INT32, KINDS, kind_of, torch_dtype
+from quadrat.support.kinds import INT32, KINDS, kind_of, torch_dtype
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import on_gpu
 
@@ -45,15 +45,14 @@ def rows_on_gpu(rows: Any) -> Ragged | None:
 
 def bits_of_padding(value: Any, like: Tensor) -> int:
     """The bits of a padding value as one element of the dtype of `like`. Raises TypeError and OverflowError."""
-    value = fill_value(value, None)
+    kind = None if carrier_of(like.dtype) is not None else kind_of(like.dtype)
+    value = fill_value(value, kind)
     if value == 0 and isinstance(value, int):  # of every dtype
         return 0
-    if carrier_of(like.dtype) is not None:
+    if kind is None:
         return carried(value, like) % (1 << 8 * like.element_size())
-    bits, kind, empty_row = np.zeros(1, np.uint64), kind_of(like.dtype), _core.Columns()
+    bits, empty_row = np.zeros(1, np.uint64), _core.Columns()
     empty_row.add_values([()], interop())
-    if kind == BOOL and value == 1:
-        value = True
     if empty_row.pad(0, address_of(bits), kind, 1, False, value) is not None:
         raise OverflowError(f"padding_value={value!r} does not fit the dtype {KINDS[kind]}")
     return int(bits[0])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.ops._device import bits_of_padding
 from quadrat.ops._padding import AS_ROWS, Output, output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
@@ -17,7 +18,7 @@ from quadrat.support import columns as col
 from quadrat.support import kinds, memory
 from quadrat.support.arrays import require_array
 from quadrat.support.kinds import BOOL, INT32, INT64, Framework
-from quadrat.support.tensors import is_tensor, on_gpu
+from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 _INT32 = 2**31
 
@@ -230,6 +231,8 @@ def _sources(bounds: Any, starts: Any, total: int) -> tuple[Any, Any]:
 
 
 def _gathered(column: Any, source: Any, gaps: Any, fill: Any) -> Any:
+    if not recording():
+        bits_of_padding(fill, column)  # raises TypeError and OverflowError
     if not len(column):
         return column.new_full((len(source), *column.shape[1:]), fill)
     gaps = gaps.view(-1, *[1] * (column.dim() - 1))

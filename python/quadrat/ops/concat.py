@@ -128,6 +128,10 @@ def in_host_memory(array: Any) -> bool:
     return not is_tensor(array) or is_stored(array)
 
 
+def _no_array(_: Any) -> int:
+    return 0  # outputs of transformers' models drop None
+
+
 def _contiguous(array: Any) -> Any:
     return array.contiguous() if is_tensor(array) else np.ascontiguousarray(array)
 
@@ -212,7 +216,7 @@ class Grown(NamedTuple):
     """Batches whose likenesses can be joined, in host memory."""
 
     likeness: Any
-    model: Any  # a batch of None
+    model: Any  # a batch, with a number in place of each array
     leaves: list[_Leaf]
     padding: Any
 
@@ -220,7 +224,7 @@ class Grown(NamedTuple):
     def of(cls, batches: Sequence[Any], padding: Any) -> Grown | None:
         """These batches; None unless they are in host memory."""
         first = batches[0]
-        leaves, model = list(map(_Leaf.of, leaves_of(first))), tree_map(lambda _: None, first)
+        leaves, model = list(map(_Leaf.of, leaves_of(first))), tree_map(_no_array, first)
         made: Grown | None = cls(likeness(first), model, leaves, padding)
         for batch in batches:
             made = made and made.plus(batch)
@@ -244,7 +248,7 @@ class Grown(NamedTuple):
 class GrownRagged(NamedTuple):
     """Batches of NumPy arrays, of which arrays of several dimensions become a `Ragged`: nothing is padded."""
 
-    model: Any  # a batch of None
+    model: Any  # a batch, with a number in place of each array
     leaves: list[_Leaf]
 
     @classmethod
@@ -261,14 +265,15 @@ class GrownRagged(NamedTuple):
                 leaves.append(_Leaf.of(part).plus(np.atleast_1d(part)))
             else:
                 raise TypeError(f"a batch must consist of arrays; this is {type(part).__name__}")
-        return cls(tree_map(lambda _: None, batch), leaves)
+        return cls(tree_map(_no_array, batch), leaves)
 
     def plus(self, batch: Any) -> GrownRagged | None:
         """These and one more; None where dimensions, types or keys differ from those before."""
         parts = leaves_like(self.model, batch)
         if parts is None or not all(map(_Leaf.fits, self.leaves, parts)):
             return None
-        return self._replace(leaves=list(map(_Leaf.plus_promoted, self.leaves, map(np.atleast_1d, parts))))
+        both = zip(self.leaves, parts, strict=True)
+        return self._replace(leaves=[leaf.plus_promoted(np.atleast_1d(part)) for leaf, part in both])
 
     def none(self) -> Any:
         """These without a row."""

@@ -8,6 +8,7 @@ from typing import Any
 from quadrat.installed.originals import PADS_LABELS
 from quadrat.ops.pad import pad
 from quadrat.ragged import source_of
+from quadrat.support.arrays import fill_value
 from quadrat.support.columns import DEEP, PAD, ROWS, inferred_kind
 from quadrat.support.kinds import BOOL, INT64, KINDS, Framework, default_float_kind
 
@@ -21,6 +22,11 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
         return
     if not isinstance(collator.pad_values, Mapping):
         raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
+    for name, value in collator.pad_values.items():
+        try:
+            fill_value(value, None)
+        except TypeError as error:
+            raise ValueError(f"pad_values: column '{name}' padded with {value!r}: {error}") from error
     if taken := made & set(collator.pad_values):
         raise ValueError(f"pad_values: {sorted(taken)} are made by the collator; leave them out")
     if made:  # rows are joined: a tokenizer, if the collator has one, pads nothing
@@ -49,8 +55,10 @@ def pad_extra_columns(
         raise ValueError(f"pad_values needs return_tensors 'pt' or 'np', not {framework!r}")
     rest = [{name: feature[name] for name in features[0] if name not in names} for feature in features]
     batch = reference(rest)
+    names = [name for name in names if name not in batch]  # decoder_input_ids, say, that a model has made
     main = collator.tokenizer.model_input_names[0]
-    tokens, label_action = [len(feature[main]) for feature in features], getattr(collator, "_label_action", int)()
+    tokens = [len(feature[main]) for feature in features]
+    label_action = getattr(collator, "_label_action", lambda: None)()
     for name in names:
         rows, value = [feature[name] for feature in features], collator.pad_values[name]
         try:
@@ -84,7 +92,7 @@ def pad_extra_columns(
     return batch
 
 
-def follows_labels(name: str, label_action: int) -> bool:
+def follows_labels(name: str, label_action: int | None) -> bool:
     """True if a column is as wide as the labels: the model compares what its decoder makes of it with them."""
     return label_action == PAD and name.startswith("decoder_")
 

@@ -13,7 +13,7 @@ from quadrat.ops._padding import whole
 from quadrat.ops._tokens import is_ours, launched_layout, require_mask
 from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.extras import needs
-from quadrat.support.tensors import on_gpu, recording
+from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 __all__ = [
     "index_first_axis",
@@ -213,6 +213,9 @@ def unpad_input_for_concatenated_sequences(
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:
+    for name, value in (("indices", indices), ("tokens", tokens)):
+        if not is_tensor(value):
+            raise TypeError(f"{name} must be a torch tensor, not {type(value).__name__}")
     shape = tuple(indices.shape)
     if len(shape) != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise ValueError(f"indices must be integers, one per token, not {indices.dtype} of shape {shape}")

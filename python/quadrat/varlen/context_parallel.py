@@ -58,6 +58,8 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
     given = [column for column in columns if column is not None]
     for number, column in enumerate(given):
         require_array(column, f"column {number}")
+        if not -column.ndim <= whole(dim, "dim") < column.ndim:
+            raise ValueError(f"dim={dim}, and column {number} has {column.ndim} dimensions")
     cut = _Slicer(cu_seqlens_padded, given, cp_size, cp_rank, dim)
     made = tuple(None if column is None else cut(column) for column in columns)
     return made[0] if len(columns) == 1 else made
