@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -43,6 +44,7 @@ FORMS_OF_ARRAYS = {
     "transposed": np.asfortranarray,
     "reversed": lambda array: array[::-1],
     "swapped": lambda array: array.astype(array.dtype.newbyteorder()),
+    "unpickled": lambda array: pickle.loads(pickle.dumps(array)),  # whose dtype is an object of its own
     "grad": lambda array: torch.tensor(np.abs(array) < 1).float().requires_grad_(),
 }
 

@@ -12,7 +12,11 @@ from quadrat.collators._base import Collator, MixinCollator
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
-from quadrat.installed.behaviour import numpy_token_labels_are_like_torch, pad_warns_of_fast_tokenizers
+from quadrat.installed.behaviour import (
+    multiple_choice_takes_labels,
+    numpy_token_labels_are_like_torch,
+    pad_warns_of_fast_tokenizers,
+)
 from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
@@ -273,8 +277,8 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return super().tf_call(_spared(features))  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        call = super(MixinCollator, self).torch_call
-        return lambda examples: call(_spared(examples))
+        call: Callable[[Any], Any] = super(MixinCollator, self).torch_call
+        return (lambda examples: call(_spared(examples))) if multiple_choice_takes_labels() else call
 
     def _plan(self, examples: Any, framework: Any) -> Any:
         tokenizer, first = self.tokenizer, first_feature(examples)

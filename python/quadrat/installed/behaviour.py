@@ -77,6 +77,17 @@ def numpy_token_labels_are_like_torch() -> bool:
 
 
 @functools.cache
+def multiple_choice_takes_labels() -> bool:
+    """True if the collator of multiple choice takes labels out of its features; from 5.23 on it does not."""
+
+    class Example(dict[str, Any]):
+        def pop(self, *arguments: Any) -> Any:
+            raise _Found
+
+    return _sees(originals.DataCollatorForMultipleChoice(None).torch_call, [Example(input_ids=[[0]], label=0)])
+
+
+@functools.cache
 def pad_warns_of_fast_tokenizers() -> bool:
     """True if the first `pad` of a fast tokenizer says that `__call__` is faster, as 4.x does."""
 

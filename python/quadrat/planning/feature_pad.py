@@ -29,6 +29,7 @@ MASK = "attention_mask"
 _PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PARTS_OF_FEATURE_PAD}
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
+_FLOAT64 = np.dtype(np.float64)
 _NONE = type(None)
 _noted: Any = type("FeaturePad", (), {"_imitates": "feature_pad"})()  # what batches are compared or logged for
 
@@ -104,13 +105,17 @@ def _padded(
     empty = any(batch.columns.describe(at)[3] == 0 for at in range(len(batch.names)))
     if empty or len(batch.columns.trailing(index)) > 1:
         raise FallBack("rows of more than two dimensions, or empty ones", "leave empty rows out")
+    floats = [at for at in range(len(batch.names)) if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS]
+    for rows in (batch.values(batch.names[at]) for at in floats if batch.values is not None):
+        # The reference rounds numbers of the dtype that is this object; unpickled arrays have one of their own.
+        if any(isinstance(row, np.ndarray) and row.dtype == _FLOAT64 and row.dtype is not _FLOAT64 for row in rows):
+            raise FallBack("float64 that the reference does not round", "give numpy.float32")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
     spec = Spec(framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
     made = make(extractor, spec, inputs, batch.columns, counts=name is None)
-    for at, column in enumerate(batch.names):
-        if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS:
-            _require_rounded(made[column])
+    for at in floats:
+        _require_rounded(made[batch.names[at]])
     if batch.converted is not None:
         inputs.update(batch.converted)
     return BatchFeature(made)
