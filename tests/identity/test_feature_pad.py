@@ -164,6 +164,16 @@ def assert_same(extractor: Any, given: Any, options: dict[str, Any]) -> None:
         assert frozen(vars(got[1])) == frozen(vars(expected[1]))
 
 
+@pytest.mark.parametrize("library", ["pt", "np", None])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16"])
+@pytest.mark.parametrize("form", sorted(set(FORMS_OF_ARRAYS) - {"grad"}))
+def test_every_kind_of_array(form, dtype, library):
+    arrays = [FORMS_OF_ARRAYS[form](np.arange(length).astype(dtype)) for length in (3, 5, 5)]
+    rows = [{"input_values": array} for array in arrays]
+    for inputs in (rows, {"input_values": arrays}, {"input_values": arrays[1:]}):
+        assert_same(Extractor(1, 16000, 0.0), inputs, {"padding": True, "return_tensors": library})
+
+
 @given(calls())
 def test_every_form(call):
     assert_same(*call)
