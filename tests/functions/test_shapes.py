@@ -161,6 +161,9 @@ def test_other_columns_are_filled_as_the_collator_pads_them():
     batch = FixedShapes(collator, PLAN)(rows)
     assert batch["weights"][0].tolist() == [0.5] * 2 + [9.0] * 6
     assert batch["weights"][2].tolist() == [9.0] * 8
+    named = [{**row, "name": "abc"} for row in ROWS[3:]]
+    batch = FixedShapes(quadrat.DataCollatorWithPadding(make_tokenizer(), return_tensors="np"), PLAN)(named)
+    assert batch["name"][: len(named)].tolist() == ["abc"] * len(named)
 
 
 def rows_of_padding(end, total, longest):

@@ -136,7 +136,8 @@ def _filled(name: str, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
         raise ValueError("labels are floats, one per row: no loss leaves out those of the filled rows")
     try:
         fill = fill_value(fill, None)
-        if carrier_of(value.dtype) is None:  # as the kernels pad it
+        numbers = is_tensor(value) or value.dtype.kind in "biuf"
+        if numbers and carrier_of(value.dtype) is None:  # as the kernels pad it
             library: Any = "pt" if is_tensor(value) else "np"
             pad([()], max_length=1, padding_value=fill, dtype=value.dtype, return_tensors=library)
     except (TypeError, OverflowError) as error:
