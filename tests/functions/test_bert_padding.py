@@ -50,9 +50,10 @@ def test_first_and_second_derivatives(function: Any) -> None:
     assert torch.autograd.gradgradcheck(lambda x: tuple(squares(x)) if isinstance(squares(x), list) else squares(x), x)
 
 
-def test_residual_gives_the_input_itself_back() -> None:
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8])
+def test_residual_gives_the_input_itself_back(dtype: torch.dtype) -> None:
     x = floats(3, 2)
-    taken, residual = bert_padding.index_first_axis_residual(x, torch.tensor([2, 2]))
+    taken, residual = bert_padding.index_first_axis_residual(x, torch.tensor([2, 2], dtype=dtype))
     assert torch.equal(taken, x[[2, 2]])
     assert residual.data_ptr() == x.data_ptr()
     (taken.sum() + 2 * residual.sum()).backward()

@@ -42,9 +42,9 @@ def _what_falls_back() -> str:
 
 
 def _inspect(path: Path) -> Iterator[str]:
-    if path.is_fifo():  # which might never end
-        raise CommandError(f"{path}: not a file")
     with errors_of(path, "not a Python script: ", SyntaxError, ValueError):
+        if path.is_fifo():  # which might never end
+            raise CommandError(f"{path}: not a file")
         tree = ast.parse(path.read_bytes())
     used = _used(tree)
     yield f"{path}, read but not run:"

@@ -19,7 +19,7 @@ from quadrat.planning.conversion import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
-from quadrat.planning.plan_cache import remember_fallback
+from quadrat.planning.plan_cache import own_facts, remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
 
@@ -117,7 +117,7 @@ class Collator(Remembering):
 
     def _collate_anew(self, features: Any, framework: Any, why: Why | None) -> dict[str, Any]:
         require_torch(self, framework)
-        rows = features
+        rows, own = features, own_facts(self)
         try:
             rows = self._normalise(features)
             run = self.__dict__.get(self._memory_of(framework))
@@ -146,7 +146,7 @@ class Collator(Remembering):
         except FallBack as reason:
             why = reason.args
             if isinstance(reason, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
-                remember_fallback(self, framework, why)
+                remember_fallback(self, framework, why, own)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)

@@ -11,7 +11,7 @@ from quadrat.batching.shapes import ShapePlan
 from quadrat.input.rows import MAIN
 from quadrat.ops.pad import pad
 from quadrat.support.around import Around
-from quadrat.support.arrays import carrier_of, fill_value
+from quadrat.support.kinds import is_kind
 from quadrat.support.tensors import is_tensor
 
 # Other than 0 and what the collator pads with.
@@ -135,9 +135,7 @@ def _filled(name: str, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
     if name == "labels" and value.ndim == 1 and "float" in str(value.dtype):
         raise ValueError("labels are floats, one per row: no loss leaves out those of the filled rows")
     try:
-        fill = fill_value(fill, None)
-        numbers = is_tensor(value) or value.dtype.kind in "biuf"
-        if numbers and carrier_of(value.dtype) is None:  # as the kernels pad it
+        if is_kind(value.dtype):  # as the kernels pad it
             library: Any = "pt" if is_tensor(value) else "np"
             pad([()], max_length=1, padding_value=fill, dtype=value.dtype, return_tensors=library)
     except (TypeError, OverflowError) as error:

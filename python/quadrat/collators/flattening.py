@@ -149,13 +149,12 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return flatten
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        first = first_feature(features)
+        first, facts = first_feature(features), joined_facts(own_facts(self), items_facts(self.pad_values))
         if self._has_other_keys():
             raise FallBack("the reference's sets of keys were changed", "leave the collator's sets of keys as they are")
         packed = is_packed(features)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
-        facts = joined_facts(own_facts(self), items_facts(self.pad_values))
         with or_fall_back("an option is neither true nor false", "give True or False"):
             plan = self._flattening(first, framework)._replace(packed=packed)
         extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))

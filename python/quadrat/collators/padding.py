@@ -156,9 +156,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return reference.torch_call if framework == "pt" else reference.numpy_call  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Framework) -> Any:
-        if self.padding_free:
+        facts, refusal = None if self.padding_free else padding_facts(self), None
+        if self.padding_free:  # asked again, because facts are older than what depends on them
             return self._flatten(features, framework)
-        facts, refusal = padding_facts(self), None
         padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
@@ -281,7 +281,9 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return (lambda examples: call(_spared(examples))) if multiple_choice_takes_labels() else call
 
     def _plan(self, examples: Any, framework: Any) -> Any:
-        tokenizer, first = self.tokenizer, first_feature(examples)
+        first, facts = first_feature(examples), padding_facts(self)
+        tokenizer = self.tokenizer
+        facts = joined_facts(facts, _warning_facts(tokenizer))
         padded.check_tokenizer(tokenizer)
         if padded.warns_of_fast(tokenizer):
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
@@ -291,7 +293,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         if tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
         column = padded.LabelColumn((label,), NUMBERS, "labels")
-        facts = joined_facts(padding_facts(self), _warning_facts(tokenizer))
         mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
         form: dict[str, Any] = {"plain": label, "absent": (other,), "mismatch": mismatch}
         return _make_padded(self, examples, framework, facts, label=column, **form)

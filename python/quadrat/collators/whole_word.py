@@ -146,7 +146,7 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
 def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
     """All that `_values` depends on besides the batch; None where that is not known."""
     cls, tokenizer = type(collator), collator.tokenizer
-    state, names = tokenizer.__dict__, ("pad_token", "pad_token_id")
+    state, names = getattr(tokenizer, "__dict__", {}), ("pad_token", "pad_token_id")
     masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
     known = plan_cache.joined_facts(plan_cache.own_facts(collator), masked)
     if known is None or "padding_side" not in state or any(hasattr(type(tokenizer), name) for name in names):

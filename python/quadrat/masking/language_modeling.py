@@ -34,14 +34,15 @@ MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     """The batch of `DataCollatorForLanguageModeling`. Raises FallBack where it cannot be proven."""
-    if collator.padding_free:
+    facts = None if collator.padding_free else plan_cache.padding_facts(collator)
+    if collator.padding_free:  # asked again, because facts are older than what depends on them
         return _flattened(collator, features, framework)
     require_tokenizer(collator.tokenizer)
     if collator.tokenizer.model_input_names[0] != "input_ids":
         raise FallBack("labels are made from 'input_ids'", "list 'input_ids' first in tokenizer.model_input_names")
     if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
         raise FallBack("features are not a list", "give a list")
-    facts, multiple = plan_cache.padding_facts(collator), collator.pad_to_multiple_of
+    multiple = collator.pad_to_multiple_of
     bare = first_mapping(features) is None
     names = () if bare else tuple(first_feature(features))
     apart = _masks_apart(collator, framework, names)
@@ -219,7 +220,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
 def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[plan_cache.Fact, ...] | None:
     """The facts that masking depends on besides the collator's fields and the padding; None where not known."""
     tokenizer = collator.tokenizer
-    cls, state = type(tokenizer), tokenizer.__dict__
+    cls, state = type(tokenizer), getattr(tokenizer, "__dict__", {})
     special = state.get("_special_tokens_map")
     if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
         return None

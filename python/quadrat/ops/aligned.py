@@ -231,7 +231,7 @@ def _sources(bounds: Any, starts: Any, total: int) -> tuple[Any, Any]:
 
 
 def _gathered(column: Any, source: Any, gaps: Any, fill: Any) -> Any:
-    if not recording():
+    if not recording() and column.element_size() <= 8:  # complex128 is torch's own affair
         bits_of_padding(fill, column)  # raises TypeError and OverflowError
     if not len(column):
         return column.new_full((len(source), *column.shape[1:]), fill)

@@ -25,7 +25,7 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
     for name, value in collator.pad_values.items():
         try:
             fill_value(value, None)
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"pad_values: column '{name}' padded with {value!r}: {error}") from error
     if taken := made & set(collator.pad_values):
         raise ValueError(f"pad_values: {sorted(taken)} are made by the collator; leave them out")
@@ -55,7 +55,7 @@ def pad_extra_columns(
         raise ValueError(f"pad_values needs return_tensors 'pt' or 'np', not {framework!r}")
     rest = [{name: feature[name] for name in features[0] if name not in names} for feature in features]
     batch = reference(rest)
-    names = [name for name in names if name not in batch]  # decoder_input_ids, say, that a model has made
+    names = [name for name in names if name not in batch or not name.startswith("decoder_")]  # which a model made
     main = collator.tokenizer.model_input_names[0]
     tokens = [len(feature[main]) for feature in features]
     label_action = getattr(collator, "_label_action", lambda: None)()

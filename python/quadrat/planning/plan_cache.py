@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from quadrat import _core
 from quadrat.installed import imitated, originals
 from quadrat.planning.fallback import FallBack, Why
 from quadrat.support import kinds, tensors
+from quadrat.support.arrays import fill_value
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.support.kinds import Framework
 from quadrat.support.memory import interop
@@ -165,8 +167,14 @@ class Spec(NamedTuple):
                 values = {**values, "labels": self.labelling.make(collator, names)}
         except FallBack as reason:
             return (), {}, None, reason.args
-        values = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        values = {name: _plain(value) for name, value in values.items()}
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in (int, float) or not isinstance(value, (numbers.Real, np.bool_)):
+        return value
+    return fill_value(value, None)
 
 
 def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> Any:
@@ -195,7 +203,7 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
         which = "the same keys" if spec.names is None else f"the columns {list(spec.names)}"
         why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
         raise FallBack(*(spec.mismatch or why))
-    # The facts are older than the spec: if they are still true, another thread has changed nothing meanwhile.
+    # The facts are older than the spec, and still true: no other thread has changed one meanwhile, and left it so.
     if known is not None and columns is None and recipe.holds(collator):
         collator._remember(spec, recipe)
     if batch is False:
@@ -216,9 +224,12 @@ class PadOptions(NamedTuple):
     verbose: Any = True
 
 
-def remember_fallback(collator: Any, framework: Any, why: Why) -> None:
-    """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change."""
-    tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
+def remember_fallback(collator: Any, framework: Any, why: Why, own: tuple[Fact, ...] | None) -> None:
+    """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
+
+    own: its own facts, read before that was decided.
+    """
+    tokenizer = getattr(collator, "tokenizer", None)
     cls = type(tokenizer)
     if tokenizer is None or not own:
         return

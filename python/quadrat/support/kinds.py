@@ -47,6 +47,11 @@ def framework_of(return_tensors: str | None, default: Framework) -> Framework:
     return "np" if return_tensors == "np" else "pt"
 
 
+def is_kind(dtype: Any) -> bool:
+    """True if a dtype of NumPy or torch has a kind."""
+    return dtype in (torch_kinds() if type(dtype).__module__ == "torch" else _KIND_OF_DTYPE)
+
+
 def kind_of(dtype: Any) -> int:
     """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes. Raises TypeError for other dtypes."""
     torch = sys.modules.get("torch")

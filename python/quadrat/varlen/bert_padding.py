@@ -37,6 +37,7 @@ def index_first_axis(input: Any, indices: Any) -> Any:
 
     Raises:
         IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
+        TypeError: when the indices are not a tensor.
         ValueError: when the indices are not 1-D integers, or on another device.
 
     Examples:
@@ -61,7 +62,7 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
 
     Raises:
         IndexError: on the CPU, when an index is out of range.
-        TypeError: when `first_axis_dim` is not an int.
+        TypeError: when the indices are not a tensor, or `first_axis_dim` is not an int.
         ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
 
     Examples:
@@ -82,7 +83,7 @@ class _Residual(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Any, residual: Any) -> Any:
         (indices,) = ctx.saved_tensors
-        return residual.index_add(0, indices, gradient), None
+        return residual.index_add(0, indices.long(), gradient), None
 
 
 def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
@@ -95,7 +96,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
         `[count, ...]` and `[tokens, ...]`. The gradients of a token that is taken several times add up.
 
     Raises:
-        IndexError, ValueError: as `index_first_axis`.
+        IndexError, TypeError, ValueError: as `index_first_axis`.
 
     Examples:
         >>> import torch, quadrat
@@ -107,7 +108,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
     """
     _require_indices(indices, input)
     if recording():
-        return input.index_select(0, indices), input.view_as(input)
+        return input.index_select(0, indices.long()), input.view_as(input)
     taken, residual = _Residual.apply(input, indices)  # type: ignore[no-untyped-call]
     return taken, residual
 
@@ -213,9 +214,8 @@ def unpad_input_for_concatenated_sequences(
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:
-    for name, value in (("indices", indices), ("tokens", tokens)):
-        if not is_tensor(value):
-            raise TypeError(f"{name} must be a torch tensor, not {type(value).__name__}")
+    if not is_tensor(indices):
+        raise TypeError(f"indices must be a torch tensor, not {type(indices).__name__}")
     shape = tuple(indices.shape)
     if len(shape) != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise ValueError(f"indices must be integers, one per token, not {indices.dtype} of shape {shape}")

@@ -43,8 +43,8 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
 
     Raises:
         TypeError: when a column is not an array, or an option is not an int.
-        ValueError: when `cu_seqlens_padded` decreases or exceeds a column, a length is not a multiple, or the rank is
-            not in the group. On a GPU only the total is checked.
+        ValueError: when `cu_seqlens_padded` decreases or exceeds a column, a length is not a multiple, the rank is not
+            in the group, or a column has no dimension `dim`. On a GPU only the total of the lengths is checked.
 
     Examples:
         >>> import quadrat, numpy
