@@ -15,6 +15,7 @@ import transformers
 
 import quadrat
 from quadrat.input import items
+from quadrat.installed.behaviour import flattening_takes_arrays
 from quadrat.integration import switch
 from quadrat.planning import compared
 from quadrat.support import generators
@@ -114,7 +115,7 @@ def test_options_that_change_while_a_plan_is_made(name, options, what, value):
     tokenizer = make_tokenizer(mask_token="[MASK]")
     first = {} if name == "DataCollatorWithFlattening" else {"tokenizer": tokenizer}
     of, _, field = what.rpartition(".")
-    own = field == "padding_free"
+    own = field == "padding_free" or ("Flattening" in name and not flattening_takes_arrays())
     arrays = [{key: np.array(values) for key, values in row.items()} for row in features]
     for known, kind in itertools.product((False, True), (features, arrays)):
         number = changed = 0
