@@ -241,26 +241,13 @@ def test_changes_in_place_are_seen():
 
 def test_errors_are_those_of_datasets():
     dataset, empty = tokens(), tokens().select([])
+    lists = [0, 99], [-99], [2**63], [0, -(2**70)], ["a"], [None], []
+    others = slice(0, 2), range(2), 0, None, np.array([[0, 1]])
+    one = 2**63, 2**70, 99, -13, True, "nothing"
     calls = (
-        lambda: dataset.__getitems__([0, 99]),
-        lambda: dataset.__getitems__([-99]),
-        lambda: dataset.__getitems__([2**63]),
-        lambda: dataset.__getitems__([0, -(2**70)]),
-        lambda: dataset[2**63],
-        lambda: dataset[2**70],
-        lambda: dataset.__getitems__(["a"]),
-        lambda: dataset.__getitems__([None]),
-        lambda: dataset.__getitems__([]),
-        lambda: dataset.__getitems__(slice(0, 2)),
-        lambda: dataset.__getitems__(range(2)),
-        lambda: dataset.__getitems__(0),
-        lambda: dataset.__getitems__(None),
-        lambda: dataset.__getitems__(np.array([[0, 1]])),
+        *(lambda keys=keys: dataset.__getitems__(keys) for keys in (*lists, *others)),
+        *(lambda key=key: dataset[key] for key in one),
         lambda: empty.__getitems__([0]),
-        lambda: dataset[99],
-        lambda: dataset[-13],
-        lambda: dataset[True],
-        lambda: dataset["nothing"],
         lambda: tokens().remove_columns(["input_ids", "labels"]).__getitems__([0]),
     )
     expected = [outcome(lambda _, call=call: call(), None) for call in calls]
