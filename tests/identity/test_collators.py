@@ -88,8 +88,7 @@ def test_columns_of_a_decoder(name, width, cls):
     tokenizer = make_tokenizer(cls=cls)
     options = {"padding": "max_length", "max_length": 4, "pad_values": {"decoder_mask": 0}}
     collator = getattr(quadrat, name)(tokenizer, **options)
-    labels = [[1, 2, 3], [1, 2, 3]]
-    features = [{"input_ids": [1, 2, 3], "decoder_mask": [1] * n, "labels": labels[0]} for n in (2, 1)]
+    features = [{"input_ids": [1, 2, 3], "decoder_mask": [1] * n, "labels": [1, 2, 3]} for n in (2, 1)]
     assert collator(features)["decoder_mask"].shape == (2, width)
 
 

@@ -85,7 +85,8 @@ def batches(draw: Any) -> Any:
         rows[-1][draw(st.integers(0, len(rows[-1]) - 1))] = ODD[odd]
     forms = ["list"] * 8 + ["array int64"] * 3 + ["tensor int64"] * 3
     if odd is None:
-        form = draw(st.sampled_from([*forms, "tuple", "array int32", "array uint8", "tensor int32", "backward int64"]))
+        others = ["tuple", "array int32", "array uint8", "tensor int32", "array float64", "backward int64"]
+        form = draw(st.sampled_from(forms + others))
         mixed = draw(st.integers(0, 9)) == 0
         rows = [as_form(row, draw(st.sampled_from(forms)) if mixed else form) for row in rows]
     if draw(st.integers(0, 4)) == 0:
