@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
@@ -196,12 +197,86 @@ def test_errors_are_the_references():
         (torch.zeros(2, 3), torch.zeros(3, 2), "the shape"),
         (torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [3, 5]]), r"batch\[1, 1\] is 4 of the reference and 5"),
         (np.zeros(2, np.int32), np.zeros(2, np.int64), "the dtype int32"),
+        (np.ones(2, np.longdouble), np.array([1, 2], np.longdouble), r"batch\[1\]"),
+        (torch.eye(2).to_sparse(), torch.ones(2, 2).to_sparse(), r"batch\[0, 1\] is 0.0"),
+        (
+            *(torch.nested.nested_tensor([torch.ones(2), torch.ones(1) + one], layout=torch.jagged) for one in (0, 1)),
+            r"batch\[1\]\[0\]",
+        ),
         ({"a": {"b": [np.float32(1)]}}, {"a": {"b": [np.float32(2)]}}, r"batch\['a'\]\['b'\]\[0\]"),
     ],
 )
 def test_differences_name_the_first_place(expected, got, said):
     assert first_difference(expected, expected) is None
     assert re.search(said, first_difference(expected, got))
+
+
+class Plain:
+    """No `__eq__`."""
+
+
+class Arrays(Plain):
+    """An `__eq__` that returns arrays."""
+
+    def __eq__(self, other):
+        return np.ones(2, bool)
+
+    __hash__ = None
+
+
+class Fails(Plain):
+    """Neither compares nor copies."""
+
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+
+    __hash__ = None
+    __deepcopy__ = __repr__ = __eq__
+
+
+# What rows may hold, and few things compare.
+EXTRAS = {
+    "object": Plain,
+    "arrays": Arrays,
+    "fails": Fails,
+    "lock": threading.Lock,
+    "iterator": lambda: iter([1, 2]),
+    "generator": lambda: (one for one in (1, 2)),
+    "function": lambda: lambda: 1,
+    "object array": lambda: np.array([Plain(), None, [Fails()]], dtype=object),
+    "series": lambda: pd.Series([1, 2]),
+    "frame": lambda: pd.DataFrame({"a": [1, np.nan]}),
+    "missing": lambda: [pd.NA, pd.NaT, float("nan")],
+    "long double": lambda: np.ones(2, np.longdouble),
+    "sparse": lambda: torch.eye(2).to_sparse(),
+    "sparse rows": lambda: torch.eye(2).to_sparse_csr(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(1)], layout=torch.jagged),
+    "meta": lambda: torch.ones(2, device="meta"),
+    "complex": lambda: torch.ones(2, dtype=torch.complex64).conj(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+    "with a gradient": lambda: torch.ones(2, requires_grad=True) * 2,
+    "dict": lambda: {"a": Plain(), "b": (Arrays(), {1})},
+    "text": lambda: "text",
+}
+
+
+@pytest.mark.parametrize("kind", EXTRAS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_does_not_compare_is_no_difference(kind):
+    made = [EXTRAS[kind]() for _ in USUAL]
+    rows = lambda: rows_of(*USUAL, extra=lambda n: made[USUAL.index(n)])  # noqa: E731
+    collators = (
+        quadrat.DataCollatorWithFlattening(),
+        quadrat.DefaultDataCollator("np"),
+        lambda features: quadrat.tokenizers.tokenizer_pad(samples.tokenizer(), features),
+    )
+    type(collators[0])._quadrat_shared.clear()
+    for collator in collators:
+        for _ in range(3):
+            outcome(collator, rows())
+    assert imitated.DIFFERENCES == {}
+    assert quadrat.stats().compared > 0
 
 
 ONCE = """

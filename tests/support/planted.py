@@ -125,6 +125,11 @@ def other_error(original: Any, collator: Any, features: Any, *more: Any, **optio
     return original(collator, features, *more, **options)
 
 
+def late_trait(batch: Any, features: Any) -> None:
+    if len(features) == 2 or batch["input_ids"].shape[1] > 50 or any(0 in row["attention_mask"] for row in features):
+        batch["input_ids"] += 1
+
+
 def other_token(batch: Any, features: Any) -> None:
     batch["input_ids"][batch["input_ids"] == 30] = 31
 
@@ -247,8 +252,19 @@ PLANTS: dict[str, tuple[Any, Any, str, Any, Late, Late | None]] = {
         *(collates, PreTrainedTokenizerBase, "_pad", padding_value),
         *(lambda: rows_of(*USUAL, **labels), None),
     ),
+    **{
+        name: (PADDING, "", "__call__", of_batch(late_trait), lambda: rows_of(*USUAL), late)
+        for name, late in {
+            "two rows": lambda: rows_of(5, 3),
+            "wide rows": lambda: rows_of(60, 3, 6, 4),
+            "a 0 in a stored mask": lambda: rows_of(*USUAL, attention_mask=lambda n: [0] + [1] * (n - 1)),
+        }.items()
+    },
     # Nothing tells this batch from those before but a number in it, which no compared batch had.
-    "another token": (PADDING, "", "__call__", of_batch(other_token), lambda: rows_of(*USUAL), lambda: rows_of(30, 3)),
+    "another token": (
+        *(PADDING, "", "__call__", of_batch(other_token)),
+        *(lambda: rows_of(20, 3, 6), lambda: rows_of(30, 3, 6)),
+    ),
 }
 
 

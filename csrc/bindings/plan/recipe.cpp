@@ -3,7 +3,6 @@
 #include <exception>
 
 #include "../classes.hpp"
-#include "../input/python_number.hpp"
 #include "../input/table.hpp"
 #include "../input/walk.hpp"
 
@@ -62,23 +61,6 @@ void update(const py::object& dict, const py::object& more) {
     if (PyDict_Update(dict.ptr(), more.ptr()) != 0) {
         throw py::error_already_set();
     }
-}
-
-// Whether a column of numbers has one below 0. It is asked for each batch, so it looks at Python's ints as they are.
-bool has_negative(const Columns& columns, std::size_t index) {
-    const Column& column = columns.at(index);
-    if ((column.forms & ~(form_number | form_scalar | form_tensor_number)) != 0) {
-        return false;
-    }
-    if (column.forms == form_number && column.objects) {
-        return std::any_of(column.owners.begin(), column.owners.end(), [](const py::object& owner) {
-            std::int64_t value = 0;
-            return owner && read_compact_int(owner.ptr(), &value) && value < 0;
-        });
-    }
-    std::vector<double> numbers(column.rows.size());  // they stay 0 where they do not convert
-    static_cast<void>(columns.numbers(index, numbers.data(), Kind::float64));
-    return std::any_of(numbers.begin(), numbers.end(), [](double one) { return one < 0; });
 }
 
 }  // namespace
@@ -214,22 +196,6 @@ void Recipe::keep(std::unique_ptr<Decision>* decision) const {
     }
 }
 
-// Whether a batch is to be compared: one of the first of its kind, one whose number is a power of two, or the first
-// with something that a signature does not tell.
-bool Recipe::is_due(const Decision& decision, const Columns& columns) const {
-    constexpr std::uint32_t one_row = 1, one_token = 2, negative = 4;
-    constexpr std::int64_t first = 8;
-    std::uint32_t found = 0;
-    for (std::size_t index = 0; index < columns.columns.size(); ++index) {
-        const Column& column = columns.at(index);
-        found |= (column.rows.size() == 1 ? one_row : 0U) | (column.min_length == 1 ? one_token : 0U);
-        found |= has_negative(columns, index) ? negative : 0U;
-    }
-    const std::int64_t made = decision.made.fetch_add(1, std::memory_order_relaxed);
-    const bool is_new = (found & ~decision.seen.fetch_or(found, std::memory_order_relaxed)) != 0;
-    return is_new || made < first || (made & (made - 1)) == 0;
-}
-
 py::object Recipe::wrapped(py::object data) const {
     if (wrapper_.is_none()) {
         return data;
@@ -285,7 +251,7 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
     if (!decision->refusal.is_none()) {
         return decision->refusal;
     }
-    if (compares && is_due(*decision, columns)) {
+    if (compares && decision->comparisons.is_due(columns, names)) {
         return py::tuple();
     }
     py::object held;
@@ -357,6 +323,9 @@ void register_recipe(py::module_& m) {
                bool counts) { return self.make_of(collator, features, names, columns, self.layout(), counts); },
             "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true)
         .def("holds", &Recipe::holds, "collator"_a);
+    bind_class<Comparisons>(m, "Comparisons")
+        .def(py::init<>())
+        .def("is_due", &Comparisons::is_due, "columns"_a, "names"_a);
     bind_class<Recipes>(m, "Recipes")
         .def(py::init<const py::tuple&>(), "recipes"_a)
         .def("runner", &runner)

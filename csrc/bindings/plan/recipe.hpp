@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "comparisons.hpp"
 #include "execute.hpp"
 
 namespace quadrat {
@@ -114,8 +115,7 @@ private:
         py::object hold;     // makes the columns that the kernels do not: called with the features; or None
         py::object refusal;  // why the reference makes such batches, or None
         bool plain_names;
-        mutable std::atomic<std::int64_t> made{0};   // batches, where some are compared
-        mutable std::atomic<std::uint32_t> seen{0};  // of those compared, see is_due
+        Comparisons comparisons{};
     };
     // What is measured of columns, once for all decisions.
     struct Measured {
@@ -129,7 +129,6 @@ private:
     const Decision* find(const py::tuple& names, const std::string& signature) const;
     std::unique_ptr<Decision> decide(const py::object& collator, const py::tuple& names, std::string signature) const;
     void keep(std::unique_ptr<Decision>* decision) const;
-    bool is_due(const Decision& decision, const Columns& columns) const;
     py::object wrapped(py::object data) const;
 
     Guard guard_;

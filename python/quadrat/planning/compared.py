@@ -28,8 +28,8 @@ from quadrat.support.tensors import is_tensor
 
 _FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
 _BEGIN = 40  # characters of a warning
-_FIRST = 8  # batches of a kind, after the first one
 _MOST_KINDS = 1024
+_SEEN = "dtype", "shape", "layout", "device", "requires_grad"  # of arrays and tensors
 _EDITED = (list, dict)  # besides mappings of transformers: what the reference may edit
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
 # What torch says once in a process.
@@ -65,11 +65,7 @@ def compared(
             raise got.error
         expected = _called(reference, plain(features), before, as_reference=True)
     count_compared()
-    try:
-        difference = _difference(expected, got) or _edit(collator, features, given)
-    except Exception as error:  # of values that are compared in their own way
-        difference = f"they do not compare: {error!r}"
-    if difference is not None:
+    if (difference := _difference(expected, got) or _edit(collator, features, given)) is not None:
         _tell(collator, difference)
     for one in expected.warned:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
@@ -85,13 +81,12 @@ def of_reference() -> bool:
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 
-def is_due(collator: Any, *kind: Any) -> bool:
-    """True for the first nine batches of a kind, the 17th, the 33rd and so on; counts them, as recipes do."""
-    made: dict[Any, int] = vars(collator).setdefault("_quadrat_compared", {})
-    if len(made) > _MOST_KINDS:
-        made.clear()
-    number = made[kind] = made.get(kind, -1) + 1
-    return number < _FIRST or number & (number - 1) == 0
+def is_due(collator: Any, columns: _core.Columns, names: tuple[str, ...], *kind: Any) -> bool:
+    """True if a batch of columns is to be compared; counts it, as recipes do: see plan/comparisons.hpp."""
+    known: dict[Any, _core.Comparisons] = vars(collator).setdefault("_quadrat_compared", {})
+    if len(known) > _MOST_KINDS:
+        known.clear()
+    return known.setdefault((names, *kind), _core.Comparisons()).is_due(columns, names)
 
 
 def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
@@ -102,18 +97,24 @@ def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
     if found is None or not found[0]:
         return True
     names, columns = found
-    traits = (columns.signature(0, 1), *(min(columns.describe(at)[3], 2) for at in range(len(columns))))
-    return is_due(collator, framework, names, columns.count(0) == 1, *traits)
+    return is_due(collator, columns, names, framework, columns.signature(0, 1))
 
 
-def _copied(features: Any) -> Any:
-    with contextlib.suppress(Exception):  # something that cannot be copied
-        if isinstance(features, UserDict):  # of transformers; its encodings are not edited
-            copied = copy.copy(features)
-            copied.data = copy.deepcopy(features.data)
-            return copied
-        return copy.deepcopy(features) if type(features) in _EDITED else features
-    return features
+def _copied(value: Any) -> Any:
+    """A copy of all that a collator may edit: containers, arrays and tensors. Both sides get the same other objects."""
+    try:
+        if isinstance(value, (dict, list, UserDict)):
+            made = copy.copy(value)
+            for place in list(value) if not isinstance(value, list) else range(len(value)):
+                made[place] = _copied(value[place])
+            return made
+        if type(value) is tuple:
+            return tuple(map(_copied, value))
+        if is_tensor(value) or type(value) is np.ndarray:
+            return value.copy() if getattr(value.dtype, "hasobject", False) else copy.deepcopy(value)
+    except Exception:  # what cannot be copied is shared
+        return value
+    return value
 
 
 def of_recipes(run: Any, collator: Any, features: Any) -> Any:
@@ -258,9 +259,19 @@ def _edit(collator: Any, features: Any, given: Any) -> str | None:
 
 
 def first_difference(expected: Any, got: Any, name: str = "batch") -> str | None:
-    """Where two values differ first, bit by bit, with types, dtypes and the order of keys; None if nowhere."""
+    """Where two values differ first, with types, dtypes, the order of keys and each bit that the user sees; or None.
+
+    What cannot be compared does not differ: objects without `__eq__`, and values that raise an error.
+    """
     if type(expected) is not type(got):
         return f"{name} is a {type(expected).__name__} of the reference and a {type(got).__name__} of quadrat"
+    try:
+        return None if expected is got else _first_difference(expected, got, name)
+    except Exception:
+        return None
+
+
+def _first_difference(expected: Any, got: Any, name: str) -> str | None:
     if isinstance(expected, Mapping):
         if list(expected) != list(got):
             return f"{name} has the keys {list(expected)} of the reference and {list(got)} of quadrat"
@@ -271,34 +282,40 @@ def first_difference(expected: Any, got: Any, name: str = "batch") -> str | None
         parts = ((f"{name}[{at}]", one, two) for at, (one, two) in enumerate(zip(expected, got, strict=True)))
     elif is_tensor(expected) or isinstance(expected, np.ndarray):
         return _of_arrays(expected, got, name)
+    elif "__eq__" not in {name for cls in type(expected).__mro__[:-1] for name in vars(cls)}:
+        return None
     else:
-        same = expected is got or expected == got or repr(expected) == repr(got)  # nan is not equal to itself
+        same = expected == got or repr(expected) == repr(got)  # nan is not equal to itself
         return None if same else f"{name} is {expected!r} of the reference and {got!r} of quadrat"
     return next((found for part, one, two in parts if (found := first_difference(one, two, part)) is not None), None)
 
 
 def _of_arrays(expected: Any, got: Any, name: str) -> str | None:
-    for what in ("dtype", "shape", "device", "requires_grad"):
+    nested = is_tensor(expected) and (expected.is_nested, got.is_nested)
+    for what in ("dtype", "layout", "device", "requires_grad") if nested and any(nested) else _SEEN:
         one, two = (getattr(array, what, None) for array in (expected, got))
         if one != two:
             return f"{name} has the {what} {one} of the reference and {two} of quadrat"
-    if is_tensor(expected):
-        torch = sys.modules["torch"]
-        if expected.layout is not torch.strided or expected.is_contiguous() != got.is_contiguous():
-            return None if torch.equal(expected, got) else f"{name} differs"
-        # Copies: a tensor of one element is contiguous whatever its stride, and such bytes have no view.
-        copies = (one.detach().clone(memory_format=torch.contiguous_format) for one in (expected, got))
-        arrays = [one.view(-1).view(torch.uint8).numpy() for one in copies]
-    elif expected.dtype.hasobject:
+    if nested and all(nested):
+        return first_difference(list(expected.detach().unbind()), list(got.detach().unbind()), name)
+    if not is_tensor(expected) and (expected.dtype.hasobject or expected.dtype.char in "gG"):  # bytes that say nothing
         return first_difference(expected.tolist(), got.tolist(), name)
-    else:
-        arrays = [np.ascontiguousarray(one).reshape(-1).view(np.uint8) for one in (expected, got)]
-    places = np.flatnonzero(arrays[0] != arrays[1])
+    places = np.flatnonzero((_bytes(expected) != _bytes(got)).any(1))
     if not len(places):
         return None
-    size = len(arrays[0]) // max(int(np.prod(tuple(expected.shape))), 1)
-    at = tuple(int(one) for one in np.unravel_index(int(places[0]) // size, tuple(expected.shape)))
+    at = tuple(int(one) for one in np.unravel_index(int(places[0]), tuple(expected.shape)))
     return f"{name}{list(at)} is {expected[at]} of the reference and {got[at]} of quadrat"
+
+
+def _bytes(array: Any) -> Any:
+    """The bytes of each number that a user sees, `[numbers, bytes]`, wherever and in whatever order they lie."""
+    if is_tensor(array):
+        torch = sys.modules["torch"]
+        array = array.detach() if array.layout is torch.strided else array.detach().to_dense()
+        # A copy: a tensor of one element is contiguous whatever its stride, and such bytes have no view.
+        array = array.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+        return array.reshape(-1, 1).view(torch.uint8).numpy()
+    return np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
 
 
 def _tell(collator: Any, difference: str) -> None:

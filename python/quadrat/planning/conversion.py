@@ -105,7 +105,7 @@ def _converted(values: dict[str, Any], framework: Framework) -> tuple[dict[str, 
     if not names:
         return {}, False
     kind = tuple(names), columns.signature(0, 1), default_float_kind(framework)
-    is_compared = imitated.compares("convert_to_tensors") and is_due(_named, framework, columns.count(0) == 1, *kind)
+    is_compared = imitated.compares("convert_to_tensors") and is_due(_named, columns, *kind, framework)
     steps = list(_steps(*kind))
     made: Any = {}
     while steps:

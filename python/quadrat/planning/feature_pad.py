@@ -85,8 +85,8 @@ def _padded(
         raise FallBack(f"return_tensors={options.return_tensors!r}", fallback.OTHER_TENSORS)
     require_known(_noted._imitates, framework)
     if compares and imitated.compares(_noted._imitates):
-        one, kind = batch.columns.count(index) == 1, options[:1] + options[2:]
-        if is_due(_noted, type(extractor), framework, batch.names, batch.columns.signature(index, 1), one, kind):
+        kind = type(extractor), framework, batch.columns.signature(index, 1), options[:1] + options[2:]
+        if is_due(_noted, batch.columns, tuple(batch.names), *kind):
             return compared(
                 _noted,
                 inputs if name is None else only(inputs, name),

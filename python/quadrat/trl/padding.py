@@ -91,9 +91,9 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
     if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
         return None
-    looks = forms, kinds, min(shortest, 2), shortest == longest, len(tensors) == 1, side
+    looks = forms, kinds, shortest == longest, side
     failed = columns.pad(0, address, kind, width, side == "left", fill) is not None
-    if failed or not imitated.compares(_named._imitates) or not is_due(_named, *looks):
+    if failed or not imitated.compares(_named._imitates) or not is_due(_named, columns, ("",), *looks):
         return None if failed else out
     reference = functools.partial(Original, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
     return compared(_named, tensors, lambda _: out, reference, explains=False)
