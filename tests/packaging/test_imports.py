@@ -82,9 +82,6 @@ NEEDS = {
         "quadrat.trl": "quadrat.trl needs trl: pip install trl",
         "quadrat.trl.patch_trl()": "quadrat.trl needs trl: pip install trl",
     },
-    "jax": {
-        "quadrat.default_data_collator([{'a': 1}], 'jax')": "return_tensors='jax' needs jax: pip install jax",
-    },
 }
 
 

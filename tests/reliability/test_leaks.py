@@ -76,7 +76,7 @@ def test_references_are_exact():
     """To features, rows, numbers, the tokenizer and the collator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = [*works.collators(), *works.tf_and_jax_collators()]
+        made = [*works.collators(), *works.collators_with_options()]
         gc.collect()
         gc.freeze()  # what is looked at is new
         try:

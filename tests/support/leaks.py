@@ -182,7 +182,7 @@ def repeat(turn: Any, count: int) -> None:
 def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[Callable[[], Any]], int]]:
     """What is measured: (what, calls, how many). The same in each process that measures."""
     warnings.simplefilter("ignore")
-    made = [*works.collators(), *works.tf_and_jax_collators()]
+    made = [*works.collators(), *works.collators_with_options()]
     found = [(work.name, [work.call], batches) for work in made]
     found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
     found += [(f"owner: {name}", [call], max(batches // 100, 40)) for name, call in owners.owners().items()]

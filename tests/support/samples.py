@@ -65,7 +65,7 @@ def batch(name: str) -> list[Any]:
 
 
 def source_of(name: str) -> str:
-    """The framework that "tf" and "jax" batches come from: multiple choice has no NumPy way."""
+    """The other framework than torch that a collator makes batches for: multiple choice has none."""
     return "pt" if name == "DataCollatorForMultipleChoice" else "np"
 
 

@@ -82,7 +82,7 @@ def collators() -> Iterator[Work]:
         yield of_collator(f"{name}, {framework}", collator, samples.batch(name), reference=reference)
 
 
-def tf_and_jax_collators() -> Iterator[Work]:
+def collators_with_options() -> Iterator[Work]:
     """Collators with options and inputs that take other ways."""
     for name in samples.CLASSES:
         features = samples.batch(name)
@@ -184,7 +184,7 @@ def gathered_by_two(padded: np.ndarray) -> Any:
 def everything() -> list[Work]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [*collators(), *tf_and_jax_collators(), *functions()]
+        return [*collators(), *collators_with_options(), *functions()]
 
 
 def picture(value: Any) -> Any:

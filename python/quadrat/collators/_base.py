@@ -15,7 +15,6 @@ from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
-from quadrat.planning.conversion import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
@@ -32,7 +31,6 @@ class Collator(Remembering):
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
-    _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
     trim = False  # where it is not a field
     pad_values: Any = None  # likewise
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
@@ -116,7 +114,7 @@ class Collator(Remembering):
         return other
 
     def _collate_anew(self, features: Any, framework: Any, why: Why | None) -> dict[str, Any]:
-        require_torch(self, framework)
+        check_framework(self, framework)
         rows, own = features, own_facts(self)
         try:
             rows = self._normalise(features)
@@ -127,8 +125,6 @@ class Collator(Remembering):
                     return self._emit(batch)
                 why = batch
             if why is None and framework not in ("pt", "np"):
-                if (other := tf_or_jax(framework)) is not None:
-                    return self._collate_tf_or_jax(rows, other)
                 raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                     f"return_tensors={framework!r}", OTHER_TENSORS
                 )
@@ -152,11 +148,6 @@ class Collator(Remembering):
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 
-    def _collate_tf_or_jax(self, features: Any, framework: str) -> dict[str, Any]:
-        own = self.trim or self.pad_values or not self._reference_has_tensorflow
-        reference = None if own else self._reference(framework)
-        return collate_tf_or_jax(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
-
 
 class MixinCollator(Collator, DataCollatorMixin):
     """A `Collator` whose `__call__` chooses between `torch_call` and `numpy_call`, as in the reference."""
@@ -172,26 +163,24 @@ class MixinCollator(Collator, DataCollatorMixin):
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
             return_tensors = self.return_tensors
-        require_torch(self, return_tensors)
+        check_framework(self, return_tensors)
         if return_tensors == "pt":
             batch = self.torch_call(features)
             return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
         if return_tensors == "np" and hasattr(self, "numpy_call"):
             return self.numpy_call(features)  # type: ignore[no-any-return]
-        reference = super().__call__
-        framework = tf_or_jax(return_tensors)
-        if framework is None:
+        call = super().__call__
+
+        def reference(rows: Any) -> Any:
             try:
-                return reference(features, return_tensors)  # type: ignore[no-any-return]
+                return call(rows, return_tensors)
             except ValueError as error:
+                if hasattr(self, f"{return_tensors}_call"):
+                    raise
                 raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
-        return collate_tf_or_jax(  # type: ignore[no-any-return]
-            self,
-            framework,
-            features,
-            lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
-            lambda rows: reference(rows, framework),
-        )
+
+        why = f"return_tensors={return_tensors!r}", OTHER_TENSORS
+        return fall_back(self, reference, features, why)  # type: ignore[no-any-return]
 
 
 def _refuse_unknown(cls: type[Collator], options: Mapping[str, Any]) -> None:
@@ -209,10 +198,15 @@ def _refuse_unknown(cls: type[Collator], options: Mapping[str, Any]) -> None:
             raise TypeError(".".join([said, *why]))
 
 
-def require_torch(collator: Any, framework: Any) -> None:
-    """Raises ValueError if a deferred batch is asked for, but not as torch tensors."""
+def check_framework(collator: Any, framework: Any) -> None:
+    """Raises ValueError if the options ask for a batch that is not made for this framework."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
+    if framework not in ("pt", "np", None) and (collator.trim or collator.pad_values or collator._is_own(())):
+        raise ValueError(
+            f"{collator._replaces} makes batches for return_tensors={framework!r}, and lacks options of quadrat's that "
+            "are used here; use 'pt' or 'np', or leave these options out"
+        )
 
 
 def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:

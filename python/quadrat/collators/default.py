@@ -27,7 +27,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str
     Args:
         features: one mapping per row (or an object with attributes). Values are numbers or rows of equal length (lists,
             tuples, NumPy arrays, torch tensors); strings and None are left out.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        return_tensors: "pt" or "np".
 
     Returns:
         A dict of tensors, `[rows]` or `[rows, length]`; `label` (int64 or float32) and `label_ids` become `labels`,

@@ -106,7 +106,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
-    _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors")
     _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = _KEYS
 

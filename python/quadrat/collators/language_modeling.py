@@ -17,7 +17,6 @@ from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.ops.flatten import Names
-from quadrat.planning.conversion import collate_tf_or_jax
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
@@ -154,12 +153,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         """Collate `examples` into NumPy arrays."""
         self._make_generator("np")
         return self._collate(examples, "np")
-
-    def tf_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into tensors of TensorFlow, as transformers 4.57 does."""
-        if self.rng == "philox":  # not from TensorFlow's generator
-            return collate_tf_or_jax(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)  # type: ignore[no-any-return]
-        return super().tf_call(examples)  # type: ignore[no-any-return]
 
     def torch_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None

@@ -50,7 +50,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
             "do_not_pad" does not pad.
         max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
         pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        return_tensors: "pt" or "np"; transformers makes the batch for other frameworks that it knows.
         pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, for
             example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its tokens,
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`.
@@ -271,10 +271,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = tuple(name for name in PADDING_FIELDS if name != "pad_values")
-
-    def tf_call(self, features: Any) -> dict[str, Any]:
-        """Collate `features` into TensorFlow tensors, as transformers 4.x does."""
-        return super().tf_call(_spared(features))  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] = super(MixinCollator, self).torch_call

@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models
 from transformers import SequenceFeatureExtractor
-from transformers.utils import TensorType
 
 from quadrat.installed import originals
 from quadrat.support.kinds import Framework
-
-# 4.x makes TensorFlow's tensors itself, in all collators but DataCollatorWithFlattening.
-HAS_TENSORFLOW = hasattr(TensorType, "TENSORFLOW")
 
 
 class _Found(Exception):  # noqa: N818 - a signal

@@ -16,7 +16,7 @@ EXTRAS = {
 }
 
 # All packages that may be missing.
-_PACKAGES = frozenset({"einops", "flash_attn", "jax", "tensorflow", "trl"}.union(*EXTRAS.values()))
+_PACKAGES = frozenset({"einops", "flash_attn", "trl"}.union(*EXTRAS.values()))
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ def interrupted(quick: bool) -> Iterator[Row]:
     interrupts = Interrupts()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = [*works.collators(), *works.tf_and_jax_collators()]
+        chosen = [*works.collators(), *works.collators_with_options()]
         for work in chosen[:: 3 if quick else 1]:
             yield _one(work, interrupts, 15 if quick else 300)
 

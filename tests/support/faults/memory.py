@@ -42,7 +42,7 @@ def pythons(quick: bool) -> Iterator[Row]:
         yield Row("Python memory", 0, f"skipped: {why}")
         return
     allocator = allocations.PythonsAllocator()
-    chosen = [*works.collators(), *works.tf_and_jax_collators()]
+    chosen = [*works.collators(), *works.collators_with_options()]
     for one in _checked(chosen[:: 4 if quick else 1]):
         yield _row(f"memory for Python: {one.name}", _injected(allocator, one, fresh=False, exact=False))
 

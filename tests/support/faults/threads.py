@@ -21,7 +21,7 @@ THREADS = 4
 def shared(quick: bool) -> Iterator[Row]:
     """Threads that collate with one collator; half of the times each makes the first batch of its kind."""
     batches = 100 if quick else 2000
-    for work in [*works.collators(), *works.tf_and_jax_collators()]:
+    for work in [*works.collators(), *works.collators_with_options()]:
         draws = not (_repeats(work))
         expected = works.picture(work.call())
 

@@ -6,8 +6,11 @@ import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from transformers.utils import TensorType
+
 from quadrat.planning.diagnosis.values import Column, dimensions, kind_of, length_of, shown
 
+_FRAMEWORKS = [one.value for one in TensorType]  # that the installed transformers knows
 _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
 
 
@@ -19,7 +22,7 @@ def _is_above_0(value: Any) -> bool:
 _KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "pad_to_multiple_of": (lambda value: value is None or _is_above_0(value), "a positive int or None"),
     "padding": (lambda value: value in _PADDINGS, "True, False, 'longest', 'max_length' or 'do_not_pad'"),
-    "return_tensors": (lambda value: value in ("pt", "np", "tf", "jax", "mlx", None), "'pt' or 'np'"),
+    "return_tensors": (lambda value: value is None or value in _FRAMEWORKS, "'pt' or 'np'"),
     "label_pad_token_id": (lambda value: isinstance(value, numbers.Real), "an int, usually -100"),
     "plm_probability": (
         lambda value: isinstance(value, numbers.Real) and 0 < float(value) <= 1,
