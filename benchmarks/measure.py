@@ -6,9 +6,13 @@ others leave them. Results are medians. What a call returns is freed within its 
 """
 
 import contextlib
+import gc
 import math
+import os
+import platform
+import random
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter_ns, process_time_ns
@@ -17,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from quadrat.cli.measure import DifferenceError, check_same, generator_states, quiet, seed, versions
+from quadrat.support.differences import first_difference
 from quadrat.support.extras import version
 
 GPU = torch.cuda.is_available()
@@ -91,32 +95,42 @@ class Case:
 
 
 def same(expected: Any, found: Any, name: str = "the result", *, containers: bool = True) -> None:
-    """Raise DifferenceError unless both are equal in every bit, with types, dtypes, shapes and the order of keys.
+    """Raise AssertionError unless both are equal in every bit, with types, dtypes, shapes and the order of keys.
 
-    With `containers=False`, a mapping may be of another class, and a list a tuple.
+    With `containers=False`, a mapping may be of another class, a list a tuple, and a tensor not contiguous.
     """
+    values = (expected, found) if containers else (_plain(expected), _plain(found))
+    if (difference := first_difference(*values, name, skips=False)) is not None:
+        raise AssertionError(difference)
 
-    def equal(what: str, one: Any, two: Any) -> None:
-        if one != two:
-            raise DifferenceError(f"{what} of {name}: {one} expected, {two} found")
 
-    keyed = hasattr(expected, "keys")  # `in` and iteration of some containers are over batches
-    if keyed or isinstance(expected, (list, tuple)):
-        if containers:
-            equal("container", type(expected), type(found))
-        keys, others = (list(one.keys()) if keyed else list(range(len(one))) for one in (expected, found))
-        equal("keys", keys, others)
-        for key in keys:
-            same(expected[key], found[key], f"{key} of {name}", containers=containers)
-        return
-    equal("type", type(expected), type(found))
-    if isinstance(expected, torch.Tensor):
-        equal("kind", *((one.dtype, one.shape, one.device) for one in (expected, found)))
-        equal("bytes", torch.equal(*(one.reshape(-1).view(torch.uint8) for one in (expected, found))), True)
-    elif isinstance(expected, (np.ndarray, np.generic)):
-        check_same({name: expected}, {name: found})
-    else:
-        equal("value", expected, found)
+def _plain(value: Any) -> Any:
+    if hasattr(value, "keys"):  # `in` and iteration of some containers are over batches
+        return {name: _plain(value[name]) for name in value.keys()}  # noqa: SIM118
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.detach().contiguous() if isinstance(value, torch.Tensor) else value
+
+
+def seed() -> None:
+    """Seed the generators of torch, NumPy and Python."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """One torch thread, and no garbage collection."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        torch.set_num_threads(threads)
 
 
 def check(case: Case) -> None:
@@ -127,11 +141,10 @@ def check(case: Case) -> None:
     for name, way in case.ways.items() if case.check is None and case.stopwatch is not own else ():
         seed()
         with way.around():
-            found = [way.call(), generator_states()]
+            found = [way.call(), (torch.get_rng_state(), np.random.get_state(), random.getstate())]
         first = first or found
         same(first[0], found[0], f"what {name} makes", containers=case.containers)
-        if first[1] != found[1]:
-            raise DifferenceError(f"{name} leaves the random generators in another state")
+        same(first[1], found[1], f"the generators after {name}")
 
 
 def samples(case: Case, names: Iterable[str], seconds: float, rounds: int, calls: int) -> dict[str, list[Sample]]:
@@ -210,7 +223,9 @@ def machine() -> dict[str, Any]:
         cpu = cpuinfo.get_cpu_info()
         # Virtual machines often cut the model off the name; family and model still tell the generation.
         found = {"cpu": cpu.get("brand_raw", "unknown"), "cpu_family": cpu.get("family"), "cpu_model": cpu.get("model")}
-    found |= versions() | {name: version(name) for name in ("pyarrow", "datasets", "trl")}
+    found |= {"architecture": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    libraries = "torch", "numpy", "transformers", "quadrat", "pyarrow", "datasets", "trl"
+    found |= {name: version(name) for name in libraries}
     found["gil"] = has_gil()
     if GPU:
         from quadrat import _cuda  # not in every build

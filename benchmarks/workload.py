@@ -3,7 +3,7 @@
 import functools
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import transformers
 
 import quadrat
 from benchmarks.measure import Case
-from quadrat.cli.measure import Collate, Feature
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "examples"))
@@ -23,6 +22,9 @@ ROWS = 32
 MAX_LENGTH = 512
 MIN_LENGTH = 32
 OLD = transformers.__version__.startswith("4.")
+
+Feature = dict[str, Any]
+Collate = Callable[[list[Feature]], Any]
 
 
 corpus = functools.cache(docstrings)

@@ -13,7 +13,6 @@ from typing import Any, TextIO, cast
 
 from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, let_go_of, one_line
-from quadrat.cli.comparison import PAIRS
 
 # More than any data has; products with it still fit 64 bits.
 _LARGEST = 1_000_000_000
@@ -62,8 +61,6 @@ def _run(options: Namespace) -> int:
         from quadrat.cli.run import run
     elif options.command == "waste":
         from quadrat.cli.waste_report import run
-    elif options.command == "bench":
-        from quadrat.cli.comparison import run
     elif options.command == "verify":
         from quadrat.cli.verify import run
     else:
@@ -83,7 +80,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
         description="Example: %(prog)s run train.py\n\nRun scripts with quadrat, show what padding costs on your data, "
-        "and how fast quadrat's collators are on it.",
+        "and compare quadrat's collators with those of transformers.",
         formatter_class=_Paragraphs,
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
@@ -130,8 +127,6 @@ _VALUES: dict[str, dict[str, Any]] = {
     "--batch-size": {"default": 32},
     "--seed": {"type": _number(int, 0, _LARGEST), "default": 0},
     "--png": {"type": Path},
-    "--collators": {"nargs": "+", "choices": PAIRS},
-    "--seconds": {"type": _number(float, 0.001, 86_400), "default": 2.0},
 }
 _DATA = {
     "data": "texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
@@ -187,18 +182,6 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
             "--max-tokens N": "tokens per batch (default: as many as keep the number of batches)",
             "--pad-to-multiple-of N": "pad lengths to the next multiple of N",
             "--png FILE": "also save a picture: a .png, .svg or .pdf file, for example",
-        },
-    ),
-    "bench": (
-        "compare quadrat's collators with those of transformers on your data: results and times",
-        "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
-        "The exit status is 1 if a batch differs.",
-        "[options] data",
-        "train.jsonl --tokenizer bert-base-uncased",
-        {
-            **_DATA,
-            "--collators NAME": f"time only these: {', '.join(PAIRS)}",
-            "--seconds S": "seconds for each collator",
         },
     ),
     "verify": (

@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from support.command import HOSTILE, TEXTS
+from support.command import TEXTS
 from support.trained import train_tokenizer
 
 
@@ -43,9 +43,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def generative(tmp_path_factory):
-    """Tokenizers with neither mask nor padding, as GPT-2's; "none" has no end of sequence, "hostile" a strange one."""
+    """Tokenizers with neither mask nor padding, as GPT-2's; "none" has no end of sequence."""
     folder = tmp_path_factory.mktemp("tokenizers")
-    for name, end in (("eos", "<eos>"), ("none", None), ("hostile", HOSTILE)):
+    for name, end in (("eos", "<eos>"), ("none", None)):
         words = {word: number for number, word in enumerate([end or "<eos>", "several", "words", "of", "text"])}
         backend = Tokenizer(models.WordLevel(words, unk_token=end or "<eos>"))
         backend.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -90,18 +90,17 @@ def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tm
     assert message in refused(capsys, "waste", make(tmp_path), *options)
 
 
-@pytest.mark.parametrize("command", ["waste", "bench"])
 @pytest.mark.parametrize("name", ["imdb", "stanfordnlp/imdb", "HuggingFaceFW/fineweb-2.0"])
-def test_a_name_of_the_hub_says_how_to_save_its_rows(name, command, tmp_path, capsys, monkeypatch):
+def test_a_name_of_the_hub_says_how_to_save_its_rows(name, tmp_path, capsys, monkeypatch):
     """The code that it names writes a folder that the command reads."""
     monkeypatch.chdir(tmp_path)
-    said = refused(capsys, command, name)
-    assert said.startswith(f"quadrat {command}: {name}: no such file or folder; {EXPECTED}. ")
+    said = refused(capsys, "waste", name)
+    assert said.startswith(f"quadrat waste: {name}: no such file or folder; {EXPECTED}. ")
     code, folder = re.search(r'python -c "(.*)", and give that folder, (\S+)$', said.strip()).groups()
     made = datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": ["some words", "more"]}))
     monkeypatch.setattr(datasets, "load_dataset", {name: made}.__getitem__)
     exec(code)
-    assert "choose one with --split: train" in refused(capsys, command, folder)
+    assert "choose one with --split: train" in refused(capsys, "waste", folder)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +149,6 @@ def test_says_all_that_is_not_installed_at_once(folder, capsys, monkeypatch):
         "quadrat waste: this command needs torch, datasets, rich and matplotlib: "
         'pip install "quadrat[transformers,datasets,cli]"\n'
     )
-    assert refused(capsys, "bench", "none.csv").endswith(
-        'needs rich and torch: pip install "quadrat[cli,transformers]"\n'
-    )
     assert refused(capsys, "verify").endswith(
         'this command needs torch and rich: pip install "quadrat[transformers,cli]"\n'
     )
@@ -169,10 +165,9 @@ def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatc
 def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
     """Nothing may ever be written to a pipe, and a device may have no end."""
     os.mkfifo(tmp_path / name)
-    for command in ("waste", "bench"):
-        done = run(command, name, folder=tmp_path, timeout=120)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"quadrat {command}: {name}: not a file; {EXPECTED}\n"
+    done = run("waste", name, folder=tmp_path, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"quadrat waste: {name}: not a file; {EXPECTED}\n"
     done = run("info", name, folder=tmp_path, timeout=120)
     assert (done.returncode, done.stderr) == (2, f"quadrat info: {name}: not a file\n")
     (tmp_path / name).unlink()

@@ -11,7 +11,7 @@ from quadrat import __main__
 from quadrat.__main__ import main
 from support.command import here, run
 
-COMMANDS = ["run", "waste", "bench", "verify", "info"]
+COMMANDS = ["run", "waste", "verify", "info"]
 
 
 def test_without_a_command_it_says_what_there_is(capsys):

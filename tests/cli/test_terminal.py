@@ -70,8 +70,7 @@ def hostile(tmp_path):
         (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"a.{HOSTILE}")),
-        (2, ("bench", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
-        (2, ("bench", f"{HOSTILE}.txt")),
+        (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
     ],
 )
 def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):
@@ -88,17 +87,6 @@ def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, cap
         assert SHOWN in named
     elif "rows" not in arguments[1]:
         assert json.loads(said)["data"] == f"{HOSTILE}.txt"
-
-
-def test_a_tokenizers_names_are_shown_harmlessly(folder, generative, tmp_path, capsys):
-    name = tmp_path / HOSTILE
-    (generative / "hostile").rename(name)
-    status, said, errors = here(
-        capsys, "bench", folder / "texts.txt", "--tokenizer", name, "--seconds", "0.001", "--collators", "padding"
-    )
-    assert (status, errors) == (0, "")
-    assert is_harmless(said)
-    assert f"padding with its end-of-sequence token {SHOWN}" in said.replace("\n", "")
 
 
 def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
@@ -155,7 +143,7 @@ def redirected(arguments, redirection, folder):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json"), ("bench", "a.txt")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
 def test_a_closed_output_is_one_line(arguments, folder):
     done = redirected(arguments, ">&-", folder)
     assert (done.returncode, done.stderr) == (2, f"quadrat {arguments[0]}: standard output is closed\n")

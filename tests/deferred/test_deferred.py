@@ -19,7 +19,7 @@ import quadrat
 from quadrat.deferred import layout
 from support import samples
 from support.columns import FORMS, columns
-from support.compare import assert_identical, assert_same_batch, assert_same_outcome, assert_same_value, seed_everything
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, seed_everything
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import PADDING, features, make_tokenizer, row_columns, tokenizers
@@ -50,7 +50,7 @@ def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
     assert list(deferred) == list(expected.keys())
     for name, value in reversed(list(expected.items())):
         assert name in deferred
-        assert_same_value(name, value, deferred[name])
+        assert_same_batch(value, deferred[name], name)
         assert deferred[name] is deferred[name]
     for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.deferred.DeferredBatch(expected)):
         assert len(one) == len(expected)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.ops import mask_tokens as mask_tokens_module
-from support.compare import assert_same_value, default_dtype, generator_states, seed_everything
+from support.compare import assert_same_batch, default_dtype, generator_states, seed_everything
 from support.masking import make_masking_tokenizer
 from support.on_device import emulated_launches
 
@@ -55,8 +55,8 @@ def test_as_the_collator(framework, shape, probabilities, has_mask, seed):
     )
     assert generator_states() == after
     assert ids.tolist() == before
-    assert_same_value("input_ids", expected[0], got.input_ids)
-    assert_same_value("labels", expected[1], got.labels)
+    assert_same_batch(expected[0], got.input_ids, "input_ids")
+    assert_same_batch(expected[1], got.labels, "labels")
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
@@ -68,7 +68,7 @@ def test_ragged_rows_are_masked_as_their_values(framework):
     expected = quadrat.mask_tokens(values, generator=seeded(framework, 1), **COMMON)
     got = quadrat.mask_tokens(rows, generator=seeded(framework, 1), **COMMON)
     for name in ("input_ids", "labels"):
-        assert_same_value(name, getattr(expected, name), getattr(got, name).values)
+        assert_same_batch(getattr(expected, name), getattr(got, name).values, name)
         assert getattr(got, name).offsets.tolist() == offsets.tolist()
     assert "int64" in str(got.labels.values.dtype)
     special = quadrat.Ragged(values % 2, offsets)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from support import samples
-from support.compare import assert_same_value
+from support.compare import assert_same_batch
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
@@ -44,13 +44,13 @@ def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, own_
     plain = transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple, return_tensors=framework)
     expected = plain([{"input_ids": feature["input_ids"]} for feature in features])
     assert [name for name in batch if name in features[0]] == list(features[0])
-    assert_same_value("input_ids", expected["input_ids"], batch["input_ids"])
+    assert_same_batch(expected["input_ids"], batch["input_ids"], "input_ids")
     width = batch["input_ids"].shape[1]
     options = {"padding_side": side, "pad_to_multiple_of": multiple, "return_tensors": framework}
     for name, value, length in (("words", -100, None), ("aligned", 3, width)):
         column = [feature[name] for feature in features]
         padded = quadrat.pad(column, padding_value=value, max_length=length, **options)
-        assert_same_value(name, padded, batch[name])
+        assert_same_batch(padded, batch[name], name)
 
 
 def test_pad_values_follow_the_kind_of_the_column():

@@ -15,7 +15,7 @@ from datasets import Dataset
 
 import quadrat
 from quadrat.installed import imitated, originals
-from quadrat.planning.compared import first_difference
+from quadrat.support.differences import first_difference
 from support import samples
 from support.compare import assert_same_batch, assert_same_outcome, assert_seeded_alike, outcome
 from support.isolated import python

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_value, generator_states, seed_everything
+from support.compare import assert_same_batch, generator_states, seed_everything
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair
 
 TOKENIZERS = {
@@ -85,8 +85,8 @@ def test_masked(name, rows, options, bare):
     got = collator([row["input_ids"] for row in rows] if bare else rows)
     assert generator_states() == after
     assert list(got)[:2] == ["input_ids", "labels"]
-    assert_same_value("input_ids", expected[0], got["input_ids"])
-    assert_same_value("labels", expected[1], got["labels"])
+    assert_same_batch(expected[0], got["input_ids"], "input_ids")
+    assert_same_batch(expected[1], got["labels"], "labels")
     assert_extra_outputs(got, rows, multiple)
 
 
@@ -98,7 +98,7 @@ def test_causal(mask_padding, rows, framework, name):
         tokenizer, mlm=False, mask_padding=mask_padding, return_tensors=framework, **EVERYTHING
     )
     got = collator(rows)
-    assert_same_value("input_ids", flat(rows, "input_ids", framework), got["input_ids"])
+    assert_same_batch(flat(rows, "input_ids", framework), got["input_ids"], "input_ids")
     ignored = {tokenizer.pad_token_id} if mask_padding == "token" else set()
     expected = [
         -100 if i == 0 or token in ignored else token for row in rows for i, token in enumerate(row["input_ids"])

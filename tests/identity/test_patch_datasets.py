@@ -21,7 +21,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 import quadrat
 from quadrat.input.rows import Rows
 from quadrat.installed.behaviour import flattening_takes_arrays
-from support.compare import assert_same_batch, assert_same_outcome, assert_same_value, outcome, seeded
+from support.compare import assert_same_batch, assert_same_outcome, outcome, seeded
 from support.samples import TWINS, batch, make
 from support.strategies import make_tokenizer
 
@@ -84,7 +84,7 @@ def assert_same_rows(got: Any, expected: Any) -> None:
         assert type(one) is dict
         assert list(one) == list(other)
         for name in other:
-            assert_same_value(name, other[name], one[name])
+            assert_same_batch(other[name], one[name], name)
 
 
 @pytest.mark.parametrize("format", ["numpy", "torch"])

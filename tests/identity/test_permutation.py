@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 import quadrat
 from support.compare import (
     assert_identical,
-    assert_same_value,
+    assert_same_batch,
     both,
     check_error,
     generator_states,
@@ -167,12 +167,12 @@ def test_mask_tokens(tokenizer, made, framework, form):
         results.append((kind, made, inputs, generator_states()))
     (kind, expected, masked, states), (our_kind, got, ours, our_states) = results
     assert (kind, states) == (our_kind, our_states)
-    assert_same_value("inputs", masked, ours)
+    assert_same_batch(masked, ours, "inputs")
     if kind == "raised":
         assert type(got) is type(expected)
         return
     for name, one, other in zip(["inputs", "perm_mask", "target_mapping", "labels"], expected, got, strict=True):
-        assert_same_value(name, one, other)
+        assert_same_batch(one, other, name)
     assert (got[0] is ours) == (expected[0] is masked)
 
 

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_value, generator_states, seed_everything
+from support.compare import assert_same_batch, generator_states, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 from support.threads import together
@@ -131,7 +131,7 @@ def assert_same(expected: Mapping[str, Any], got: Any) -> None:
     assert type(got) is dict
     assert list(got) == list(expected)
     for key, value in expected.items():
-        assert_same_value(key, value, got[key])
+        assert_same_batch(value, got[key], key)
 
 
 @given(

@@ -19,7 +19,7 @@ from transformers import set_seed
 
 import quadrat
 from support import llama_factory, standins
-from support.compare import assert_same_value, frozen
+from support.compare import assert_same_batch, frozen
 from support.pages import snippets
 
 PACKAGE = Path(quadrat.__file__).parent
@@ -157,7 +157,7 @@ def test_prompts_and_completions(run):
     title = "Prompts on the left, completions on the right"
     trls, ours = (run(folder, SNIPPETS[f"{title} {folder}"])[0] for folder in ("1", "2"))
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "input_ids", "attention_mask"):
-        assert_same_value(name, trls[name], ours[name])
+        assert_same_batch(trls[name], ours[name], name)
     shown = re.search(r"Both give `input_ids` `(.*?)`", PAGE.read_text())
     assert ours["input_ids"].tolist() == ast.literal_eval(shown[1])
 

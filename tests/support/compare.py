@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import random
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 import transformers
 
 import quadrat
+from quadrat.support.differences import bytes_seen, first_difference, has_numbers, text_of
 
 
 def outcome(call: Callable[[Any], Any], features: Any) -> tuple[str, Any]:
@@ -25,31 +25,9 @@ def outcome(call: Callable[[Any], Any], features: Any) -> tuple[str, Any]:
             return "raised", error
 
 
-def assert_same_batch(expected: Any, got: Any) -> None:
-    assert type(got) is type(expected)
-    if not isinstance(expected, Mapping):
-        assert frozen(got) == frozen(expected)
-        return
-    assert list(got.keys()) == list(expected.keys())
-    for name, value in expected.items():
-        assert_same_value(name, value, got[name])
-
-
-def assert_same_value(name: str, expected: Any, got: Any) -> None:
-    assert type(got) is type(expected), name
-    if isinstance(expected, torch.Tensor):
-        assert (got.dtype, got.shape, got.device) == (expected.dtype, expected.shape, expected.device), name
-        assert got.is_contiguous() == expected.is_contiguous(), name
-        assert got.requires_grad == expected.requires_grad, name
-        assert bits(got) == bits(expected), name
-    elif isinstance(expected, np.ndarray):
-        assert (got.dtype, got.shape) == (expected.dtype, expected.shape), name
-        if expected.dtype == object:
-            assert frozen(got.tolist()) == frozen(expected.tolist()), name
-        else:
-            assert content(got) == content(expected), name
-    else:
-        assert frozen(got) == frozen(expected), name
+def assert_same_batch(expected: Any, got: Any, name: str = "batch") -> None:
+    difference = first_difference(expected, got, name, skips=False)
+    assert difference is None, difference
 
 
 def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
@@ -129,20 +107,6 @@ def assert_seeded_alike(reference: Any, collator: Any, theirs: Any, ours: Any) -
     assert states == expected_states
 
 
-def bits(tensor: torch.Tensor) -> bytes:
-    """Its numbers, of any dtype."""
-    tensor = tensor if tensor.is_nested or tensor.layout is torch.strided else tensor.to_dense()
-    if tensor.is_meta:
-        return b""
-    flat = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-
-
-def content(array: np.ndarray[Any, Any]) -> Any:
-    """Its numbers; of long doubles not the bytes between them, which are anything."""
-    return [repr(one) for one in array.ravel()] if array.dtype.char in "gG" else array.tobytes()
-
-
 def frozen(value: Any) -> Any:
     """A comparable picture of a feature: types, keys in order, numbers."""
     if isinstance(value, Mapping):
@@ -150,11 +114,11 @@ def frozen(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), [frozen(item) for item in value]
     if isinstance(value, torch.Tensor):
-        return "tensor", value.dtype, value.shape, bits(value)
+        return "tensor", value.dtype, value.shape, bytes_seen(value).tobytes()
     if isinstance(value, np.ndarray):
-        numbers = frozen(value.tolist()) if value.dtype == object else content(value)  # not the addresses of objects
+        numbers = bytes_seen(value).tobytes() if has_numbers(value) else frozen(value.tolist())
         return "array", value.dtype, value.shape, value.strides, numbers
-    return type(value), re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return type(value), text_of(value)
 
 
 def assert_identical(

@@ -55,18 +55,6 @@ class Corpus:
             raise CommandError(f"{self.name}, row {row}: column {column!r} is null")
         return values
 
-    def tokens(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
-        """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`."""
-        used = {name: name for name in names if name in self.table.column_names} | {"input_ids": self.column}
-        made: list[dict[str, list[int]]] = [{} for _ in rows]
-        for name, column in used.items():
-            kind = self.table.schema.field(column).type
-            if not _is_tokens(kind):
-                raise CommandError(f"{self.name}: column {column!r} holds {kind}; expected lists of numbers")
-            for row, values in zip(made, self.values(column).take(rows).to_pylist(), strict=True):
-                row[name] = values[:max_length]
-        return made
-
     def lengths(self, tokenizer: PreTrainedTokenizerBase | None, *, trim: bool = True) -> IntArray:
         """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer.
 

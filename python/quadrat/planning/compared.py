@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from quadrat.input.rows import plain
 from quadrat.installed import imitated
 from quadrat.planning.fallback import FallBack, raise_clearer, raise_saying
 from quadrat.support.counts import count_compared, uncounted
+from quadrat.support.differences import first_difference
 from quadrat.support.extras import version
 from quadrat.support.locks import new_lock
 from quadrat.support.memory import interop
@@ -29,7 +30,6 @@ from quadrat.support.tensors import is_tensor
 _FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
 _BEGIN = 40  # characters of a warning
 _MOST_KINDS = 1024
-_SEEN = "dtype", "shape", "layout", "device", "requires_grad"  # of arrays and tensors
 _EDITED = (list, dict)  # besides mappings of transformers: what the reference may edit
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
 # What torch says once in a process.
@@ -256,66 +256,6 @@ def _edit(collator: Any, features: Any, given: Any) -> str | None:
     if may_differ or not (type(features) in _EDITED or isinstance(features, UserDict)):
         return None
     return first_difference(features, given, "features afterwards: features")
-
-
-def first_difference(expected: Any, got: Any, name: str = "batch") -> str | None:
-    """Where two values differ first, with types, dtypes, the order of keys and each bit that the user sees; or None.
-
-    What cannot be compared does not differ: objects without `__eq__`, and values that raise an error.
-    """
-    if type(expected) is not type(got):
-        return f"{name} is a {type(expected).__name__} of the reference and a {type(got).__name__} of quadrat"
-    try:
-        return None if expected is got else _first_difference(expected, got, name)
-    except Exception:
-        return None
-
-
-def _first_difference(expected: Any, got: Any, name: str) -> str | None:
-    if isinstance(expected, Mapping):
-        if list(expected) != list(got):
-            return f"{name} has the keys {list(expected)} of the reference and {list(got)} of quadrat"
-        parts: Any = ((f"{name}[{key!r}]", expected[key], got[key]) for key in list(expected))
-    elif isinstance(expected, (list, tuple)):
-        if len(expected) != len(got):
-            return f"{name} has {len(expected)} items of the reference and {len(got)} of quadrat"
-        parts = ((f"{name}[{at}]", one, two) for at, (one, two) in enumerate(zip(expected, got, strict=True)))
-    elif is_tensor(expected) or isinstance(expected, np.ndarray):
-        return _of_arrays(expected, got, name)
-    elif "__eq__" not in {name for cls in type(expected).__mro__[:-1] for name in vars(cls)}:
-        return None
-    else:
-        same = expected == got or repr(expected) == repr(got)  # nan is not equal to itself
-        return None if same else f"{name} is {expected!r} of the reference and {got!r} of quadrat"
-    return next((found for part, one, two in parts if (found := first_difference(one, two, part)) is not None), None)
-
-
-def _of_arrays(expected: Any, got: Any, name: str) -> str | None:
-    nested = is_tensor(expected) and (expected.is_nested, got.is_nested)
-    for what in ("dtype", "layout", "device", "requires_grad") if nested and any(nested) else _SEEN:
-        one, two = (getattr(array, what, None) for array in (expected, got))
-        if one != two:
-            return f"{name} has the {what} {one} of the reference and {two} of quadrat"
-    if nested and all(nested):
-        return first_difference(list(expected.detach().unbind()), list(got.detach().unbind()), name)
-    if not is_tensor(expected) and (expected.dtype.hasobject or expected.dtype.char in "gG"):  # bytes that say nothing
-        return first_difference(expected.tolist(), got.tolist(), name)
-    places = np.flatnonzero((_bytes(expected) != _bytes(got)).any(1))
-    if not len(places):
-        return None
-    at = tuple(int(one) for one in np.unravel_index(int(places[0]), tuple(expected.shape)))
-    return f"{name}{list(at)} is {expected[at]} of the reference and {got[at]} of quadrat"
-
-
-def _bytes(array: Any) -> Any:
-    """The bytes of each number that a user sees, `[numbers, bytes]`, wherever and in whatever order they lie."""
-    if is_tensor(array):
-        torch = sys.modules["torch"]
-        array = array.detach() if array.layout is torch.strided else array.detach().to_dense()
-        # A copy: a tensor of one element is contiguous whatever its stride, and such bytes have no view.
-        array = array.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
-        return array.reshape(-1, 1).view(torch.uint8).numpy()
-    return np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
 
 
 def _tell(collator: Any, difference: str) -> None:
