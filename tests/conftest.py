@@ -7,8 +7,10 @@ import pytest
 from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, Phase, settings
 
+from support import variables
 from support.guarded import Guarded
 
+variables.forget_others()
 os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.

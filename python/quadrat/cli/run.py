@@ -5,6 +5,7 @@ A `sitecustomize` module, which that Python imports at its start, patches librar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -69,6 +70,9 @@ def launch(command: list[str], options: Options) -> int:
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     arguments = [sys.executable, *flags, *command]
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or nobody reads it
+            stream.flush()  # `os.execve` drops what is still in Python's buffers
     if os.name == "nt":  # where another process would be started, and this one end at once
         return subprocess.call(arguments, env=environment)
     os.execve(sys.executable, arguments, environment)
