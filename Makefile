@@ -87,11 +87,13 @@ build/uv/bin/uv:
 	build/uv/bin/python -m pip install --quiet --quiet --disable-pip-version-check uv
 
 .venv-demo/.installed: $(SOURCES) | $(UV)
+	@echo "Installing torch, transformers and what the demo draws with in .venv-demo, then compiling quadrat: some minutes"
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-demo
 	env $(if $(GPU),,QUADRAT_CUDA=OFF) $(INSTALL) .venv-demo --group demo --reinstall-package quadrat .
 	touch $@
 
 .venv/.ready: pyproject.toml | $(UV)
+	@echo "Installing torch, transformers and the tools of the tests in .venv: some minutes"
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
 	$(INSTALL) .venv --group dev
 	touch $@
@@ -102,6 +104,7 @@ build/uv/bin/uv:
 	touch $@
 
 build/dev/.built: .venv/.ready $(SOURCES)
+	@echo "Compiling quadrat: less than a minute on two cores"
 	rm -f build/dev/*.whl
 	$(UV) build --quiet --wheel --python .venv --out-dir build/dev $(filter-out --no-deps --reinstall-package quadrat,$(DEV))
 	touch $@

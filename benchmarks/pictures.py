@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import USUAL, Record, conditions, measured, rate, taken, times
+from benchmarks.tables import USUAL, Record, conditions, measured, rate, share, taken, times, usual
 
 INK, SOFT, LINE = "#222222", "#7a7a7a", "#cccccc"
 DARK, LIGHT, GREY = "#3f74b5", "#b9cde5", "#c2c2c2"
@@ -67,20 +67,20 @@ def speed_ups(machine: Record, cases: list[Record], path: Path) -> None:
 
 
 def peers(machine: Record, cases: list[Record], path: Path) -> None:
-    """The usual batch by each way, from lists and from a data set."""
-    chosen = {case["input"]: case for case in cases if (case["rows"], case["longest"]) == USUAL}
+    """The usual batch, padded by each way, from lists and from a data set."""
+    chosen = usual(cases, "padding")
     ways, series = list(chosen["lists"]["ways"]), {}
     for kind, label, colour in (("lists", "Python lists", DARK), ("Dataset", "a datasets.Dataset", LIGHT)):
         values, texts = [measured(chosen[kind], way) for way in ways], [taken(way)(chosen[kind]) for way in ways]
         series[f"rows of {label}"] = colour, values, texts
-    bars(path, "Time to pad a batch of 32 rows", conditions(machine), ways, series)
+    bars(path, f"Time to pad a batch of {USUAL[0]} rows", conditions(machine), ways, series)
 
 
 def copies(machine: Record, cases: list[Record], path: Path) -> None:
     cases = [case for case in cases if case["part"] == "bandwidth"]
     shares = [measured(case, "copy", "ratio") * 100 for case in cases]
-    speeds = [measured(case, "quadrat", "gigabytes_per_second") / 1e3 for case in cases]
-    texts = [f"{share:.0f} %   {speed:.2f} TB/s" for share, speed in zip(shares, speeds, strict=True)]
+    speeds = [measured(case, "quadrat", "gigabytes_per_second") for case in cases]
+    texts = [f"{share(part / 100)}, {speed:,.0f} GB/s" for part, speed in zip(shares, speeds, strict=True)]
     title, series = "Bandwidth, as a share of a copy within the device", {"": (DARK, shares, texts)}
     bars(path, title, on_gpu(machine), [case["case"] for case in cases], series)
 

@@ -283,15 +283,15 @@ def deferred() -> None:
     )
 
 
-def usual(job: str) -> dict[str, Record]:
-    """The cases of the usual batch, by the kind of its rows."""
-    chosen = [case for case in load("peers") if (case["job"], case["rows"], case["longest"]) == (job, *USUAL)]
+def usual(cases: list[Record], job: str) -> dict[str, Record]:
+    """The cases of a job with the usual batch, by the kind of its rows."""
+    chosen = [case for case in cases if (case["job"], case["rows"], case["longest"]) == (job, *USUAL)]
     return {case["input"]: case for case in chosen}
 
 
 def peers(job: str) -> None:
     """Each way's time, and the speed-up of quadrat over it, by kind of rows, for the usual batch."""
-    found = usual(job)
+    found = usual(load("peers"), job)
     ways = list(found["lists"]["ways"])
     kinds = " | ".join(found)
     put(f"time | {kinds}", ways, str, *(lambda way, case=case: taken(way)(case) for case in found.values()))
@@ -369,7 +369,7 @@ def loop(*, model: bool) -> None:
 
 def front() -> None:
     """The table of the README: padding as in its picture, masking, then the whole loop."""
-    padding = usual("padding")
+    padding = usual(load("peers"), "padding")
     language, arrow = ({case["case"]: case for case in load(name)} for name in ("language", "arrow"))
     (epoch,) = (case["ways"] for case in load("loop") if case["model"] and case["workers"] == 0)
     rows = {

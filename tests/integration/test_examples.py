@@ -49,7 +49,7 @@ def test_example(example, arguments, promise):
 
 def assert_trained_three_times(said, steps, picture):
     assert f"identical losses at all {steps} steps" in said
-    assert said.count("An epoch takes ") == 2  # when two have run, and at the end
+    assert said.count("An epoch takes ") == 1
     assert re.search(rf"^ *steps with the same loss +{steps} of {steps} *$", said, re.MULTILINE)
     _, same, budget = (float(one) for one in re.search(r"of these, padding((?: +\d+\.\d%){3})", said)[1].split("%")[:3])
     assert budget <= same
@@ -142,7 +142,11 @@ def test_torchrun_mlm():
 
 def test_no_example_is_left_out():
     tests = Path(__file__).read_text()
-    examples = {path.name for path in EXAMPLES.glob("*.py")} - {"corpus.py"}  # which has the texts of all
+    examples = {path.name for path in EXAMPLES.glob("*.py")} - {
+        "corpus.py",
+        "in_turn.py",
+        "outcomes.py",
+    }  # which others import
     assert [name for name in examples if name not in tests] == []
 
 

@@ -1,9 +1,11 @@
 """The benchmarks run and compare equal results; the tables of README and docs are made of these."""
 
 import ast
+import html
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -143,3 +145,33 @@ def test_tables_are_those_of_the_results():
     done = run("-m", "cogapp", "-P", "--check", "-I", "benchmarks", *pages)
     assert done.returncode == 0, f"`make bench` writes the tables anew: {done.stdout}{done.stderr}"
     assert "docs/performance.md" in done.stdout
+
+
+SHOWN = [
+    (page, name)
+    for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+    for name in re.findall(r"benchmarks/results/(\w+)\.png", page.read_text())
+]
+
+
+@pytest.mark.parametrize(("page", "name"), SHOWN, ids=lambda value: getattr(value, "stem", value))
+def test_a_picture_and_the_tables_of_its_page_agree(measure, page, name, monkeypatch):
+    """What a bar says is in a table that has a row or a column of its name. The stored picture says the same."""
+    pictures, bars = importlib.import_module("benchmarks.pictures"), []
+    monkeypatch.setattr(pictures, "bars", lambda *drawn, **_: bars.append(drawn[3:]))
+    pictures.draw(name, ROOT / "benchmarks/results")
+    ((labels, series),) = bars
+    texts = [text for _, _, texts in series.values() for text in texts]
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    headings = (row for row, below in zip(rows, lines[1:], strict=False) if re.match(r"\|[ :]*-+", below))
+    names = {row[0] for row in rows}.union(*headings)
+    cells = {cell for row in rows for cell in row[1:]}
+    shared = set()
+    for label, text in zip(labels * len(series), texts, strict=True):
+        if label in names or label.startswith("to the device"):
+            shared.add(label)
+            assert {part.removesuffix(" GB/s") for part in text.split(", ")} <= cells, label
+    assert len(shared) > 1
+    drawn = re.findall(r">([^<>]+)</text>", (ROOT / f"benchmarks/results/{name}.svg").read_text())
+    assert set(texts) <= {html.unescape(text) for text in drawn}
