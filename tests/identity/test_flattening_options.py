@@ -11,15 +11,17 @@ import transformers
 from hypothesis import assume, given
 
 import quadrat
-from quadrat.installed.behaviour import flattening_drops_empty_rows
+from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_arrays
 from quadrat.planning import flat
 from quadrat.support.columns import BatchLayout
 from support.compare import assert_same_batch, frozen, outcome
-from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
+from support.samples import make
+from support.strategies import OTHER_ROWS, ROW_FORMS, WRAPPERS, make_tokenizer
 
 pytestmark = pytest.mark.same_everywhere
 
-FORMS = ["array", "int32", "list", "numbers of numpy", "tensor"]
+FORMS = ["array", "int32", "list", "tensor"]
+PLAIN = sorted(set(WRAPPERS) - {"Mapping"})  # which may run code of its own when it is read
 FRAMEWORKS = st.sampled_from(["pt", "np"])
 
 
@@ -95,7 +97,6 @@ def test_no_features(features, options):
 GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]}
 
 
-@pytest.mark.parametrize("made", [list, lambda row: [np.int64(one) for one in row]], ids=["fast", "plain"])
 @pytest.mark.parametrize(
     ("error", "options", "changes", "said"),
     [
@@ -115,19 +116,18 @@ GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]
         (ValueError, {"pad_to_multiple_of": 8, "return_tensors": "wrong"}, {}, ["return_tensors", "'wrong'"]),
     ],
 )
-def test_refuses(error, options, changes, said, made):
-    features = [{name: made(row) for name, row in feature.items()} for feature in (GOOD, {**GOOD, **changes})]
+def test_refuses(error, options, changes, said):
+    features = [GOOD, {**GOOD, **changes}]
     with pytest.raises(error) as raised:
         quadrat.DataCollatorWithFlattening(**options)(features)
     assert not [words for words in said if words not in str(raised.value)], str(raised.value)
 
 
-@pytest.mark.parametrize("made", [list, lambda row: [np.int64(one) for one in row]], ids=["fast", "plain"])
 @pytest.mark.parametrize("options", [{"pad_to_multiple_of": 8}, {"total_length": 8}, {"align_to": 2}])
-def test_empty_rows(options, made):
+def test_empty_rows(options):
     """They go where transformers drops them, and else have no place."""
     empty = {"labels": [], "input_ids": [], "token_type_ids": []}
-    features = [{name: made(row) for name, row in feature.items()} for feature in (GOOD, empty, GOOD)]
+    features = [GOOD, empty, GOOD]
     collator = quadrat.DataCollatorWithFlattening(**options)
     if flattening_drops_empty_rows():
         assert_same_batch(collator([features[0], features[2]]), collator(features))
@@ -138,6 +138,35 @@ def test_empty_rows(options, made):
         collator(features)
 
 
+OWN = {
+    "DataCollatorWithFlattening": {"pad_to_multiple_of": 8},
+    "DataCollatorForTokenClassification": {"padding_free": True},
+    "DataCollatorForLanguageModeling": {"padding_free": True, "mlm": False},
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("form", ["numbers of numpy", *OTHER_ROWS])
+@pytest.mark.parametrize("wrapper", ["dict", "Mapping"])
+def test_rows_that_no_kernel_reads(name, form, wrapper):
+    """The error says what to give; where the reference raises one of such rows, it is of that type."""
+    rows = [[5, 6, 7], [8], [9, 10]]
+    make_row = (ROW_FORMS | OTHER_ROWS)[form]
+    features = [WRAPPERS[wrapper]({"input_ids": make_row(row), "labels": make_row(row)}) for row in rows]
+    collator = make(quadrat, name, **OWN[name])
+    with pytest.raises((TypeError, ValueError), match=r"give|remove|collate|must be") as raised:
+        collator(features)
+    kind, expected = outcome(make(transformers, "DataCollatorWithFlattening"), features)
+    if name == "DataCollatorWithFlattening" and kind == "raised" and flattening_takes_arrays():
+        assert type(raised.value) is type(expected)
+
+
+def test_where_tensors_are_not_on_the_cpu():
+    for name, options in OWN.items():
+        with torch.device("meta"), pytest.raises(ValueError, match="collate where torch makes plain CPU tensors"):
+            make(quadrat, name, **options)([{"input_ids": [1, 2]}])
+
+
 # Padding-free token classification
 
 
@@ -145,7 +174,7 @@ def test_empty_rows(options, made):
     batch=batches("input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "further", shortest=0),
     tokens=st.data(),
     form=st.sampled_from(FORMS),
-    wrapper=st.sampled_from(sorted(WRAPPERS)),
+    wrapper=st.sampled_from(PLAIN),
     framework=FRAMEWORKS,
     label=st.sampled_from([None, "label", "labels"]),
     multiple=st.none() | st.integers(1, 17),

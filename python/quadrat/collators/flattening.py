@@ -17,8 +17,15 @@ from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_
 from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.extra_columns import check_pad_values
-from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, raise_clearer
-from quadrat.planning.flat import Flattening, check_layout, flat_spec, flatten_plainly
+from quadrat.planning.fallback import (
+    FallBack,
+    first_feature,
+    or_fall_back,
+    raise_clearer,
+    raise_saying,
+    said,
+)
+from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
 from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
@@ -132,7 +139,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         if self._is_own():
-            return lambda rows: self._plainly(rows, framework)
+            return lambda rows: self._with_tokens(rows, framework)
+        return self._like_the_newest(features, framework)
+
+    def _like_the_newest(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         return self._of_lists(framework) if self._differs(features) else self._reference(framework)
 
     def _of_lists(self, framework: Any) -> Callable[[Any], Any]:
@@ -196,12 +206,17 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
-    def _plainly(self, features: Any, framework: Any) -> Any:
-        if flattening_drops_empty_rows() and not (features := [one for one in features if len(one[MAIN])]):
-            return self._reference(framework)(features)  # its error
-        plan = self._flattening(features[0], framework)._replace(refuses_empty=False)
-        batch = flatten_plainly(features, plan)
-        return _with_scalar_labels(framework, self, batch, features) if self.scalar_labels else batch
+    def _with_tokens(self, features: Any, framework: Any) -> Any:
+        """The batch of the rows with tokens, where the reference drops others. Raises its error, or another."""
+        rows = [one for one in features if len(one[MAIN])] if flattening_drops_empty_rows() else features
+        try:
+            return self._plan(rows, framework)
+        except FallBack as reason:
+            try:
+                self._like_the_newest(rows, framework)(rows)
+            except Exception as error:
+                raise_saying(error, said(*reason.args))
+            refuse(self._flattening(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:
         if self._is_own():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
-from quadrat.input.rows import MAIN, first_mapping
+from quadrat.input.rows import MAIN, first_mapping, plain
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
-from quadrat.planning.fallback import FallBack, fall_back, said
+from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
+from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
 
@@ -150,14 +151,22 @@ def padding_free_plan(
 
 
 def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
-    """The flattened batch that `plan` asks for, whatever the rows are made of. Raises what `flatten_plainly` does."""
+    """The flattened batch that `plan` asks for.
+
+    Raises FallBack for packed rows that must be taken apart. For all else that no kernel reads: what reading the
+    features raises, or a ValueError that says what to give.
+    """
     try:
         return make(collator, flat_spec(plan, deferred=collator.deferred), features)
     except FallBack as reason:
         if plan.packed:
             raise
         why = reason.args
-    return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
+    rows = plain(features)
+    try:
+        refuse(plan, rows, why)
+    except Exception as error:
+        raise_clearer(error, rows, collator)
 
 
 def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
@@ -228,53 +237,24 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
-def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
-    """As `flatten`, for rows that the kernels do not know: first they become lists of one type of number."""
-    if plan.framework not in ("pt", "np"):
-        raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
-    rows: list[dict[str, list[Any]]] = []
-    for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
-        rows.append({name: _as_list(feature[name]) for name in plan.names})
-        _require_lengths(plan, row, {name: len(values) for name, values in rows[-1].items()})
-    lengths = np.array([len(row[MAIN]) for row in rows], np.int64)
+def refuse(plan: Flattening, features: Any, why: Why) -> NoReturn:
+    """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
+    label = () if plan.label is None else (plan.label,)
+    lengths = {}
+    for name in (MAIN, *label, *plan.extra):
+        try:
+            source = source_of([feature[name] for feature in features])
+            source.joined(None, "np")
+        except (TypeError, OverflowError) as error:
+            raise type(error)(f"column '{name}': {error}") from error
+        lengths[name] = source.lengths
+    tokens = lengths[MAIN]
+    for name in (*(label if plan.padded or plan.labels == "as they are" else ()), *plan.extra):
+        for row in np.flatnonzero(lengths[name] != tokens):
+            where = f"column '{name}', row {row} has length {lengths[name][row]} where '{MAIN}' has {tokens[row]}"
+            raise ValueError(f"{where}; give one value per token")
+    for row in np.flatnonzero(tokens == 0) if plan.padded and plan.labels == "shifted" else ():
+        raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
     place = Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of)
-    place.layout(lengths, int(lengths.sum()))
-    for name in plan.names:
-        kinds = {type(value) for row in rows for value in row[name]}
-        if not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
-            raise (TypeError if type(None) in kinds else ValueError)(f"column '{name}' is not made of rows of numbers")
-        if len(kinds) > 1 or not kinds <= {bool, int, float}:
-            floats = any(issubclass(kind, (float, np.floating)) for kind in kinds)
-            rows = [{**row, name: list(map(float if floats else int, row[name]))} for row in rows]
-    try:
-        batch: dict[str, Any] = make(None, flat_spec(plan._replace(framework="np")), rows, counts=False)
-    except FallBack as reason:
-        raise ValueError(said(*reason.args)) from reason
-    if plan.framework == "np":
-        return batch
-    import torch  # whose default device may be another than the kernels write to
-
-    dtypes = {"f": torch.get_default_dtype()}
-    return {
-        name: torch.tensor(value, dtype=dtypes.get(value.dtype.kind)) if isinstance(value, np.ndarray) else value
-        for name, value in batch.items()
-    }
-
-
-def _as_list(row: Any) -> list[Any]:
-    return list(row.tolist() if hasattr(row, "tolist") else row)
-
-
-def _require_lengths(plan: Flattening, row: int, lengths: dict[str, int]) -> None:
-    label = (plan.label,) if plan.padded or plan.labels == "as they are" else ()
-    for name in (*label, *plan.extra):
-        if name is not None and lengths[name] != lengths[MAIN]:
-            raise ValueError(
-                f"column '{name}', row {row} has length {lengths[name]} where '{MAIN}' has {lengths[MAIN]}; give one "
-                "value per token"
-            )
-    if plan.labels == "shifted" and plan.padded and not lengths[MAIN]:
-        raise ValueError(
-            f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
-            "and they could not be padded to one length; leave out empty rows"
-        )
+    place.layout(tokens, int(tokens.sum()))  # raises ValueError where rows are longer than the batch
+    raise ValueError(said(*why))
