@@ -17,6 +17,7 @@ from quadrat.integration.evaluate_by_length import evaluate_by_length, require_u
 from quadrat.integration.rows import trainer_of_texts
 from quadrat.integration.token_batches import each_pass, filled, loader_by_tokens, not_indexed, plan_batches
 from quadrat.support.around import Around
+from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 logger = logging.getLogger("quadrat")
 
@@ -57,6 +58,13 @@ def batch_by_tokens(
     its texts. Its dataset, collator and batch size stay, and it gets a batch sampler. One that promises which rows are
     in a batch (no duplicates, labels) is kept, with a ValueError.
 
+    A `GRPOTrainer` or an `RLOOTrainer` of TRL generates its rows. Its passes are cut, see `quadrat.trl.trim`, and rows
+    of similar length share the micro-batches of an optimizer step: as many micro-batches as before, none with more
+    tokens than the largest before. If the loss is divided by the tokens of a generation batch (dapo, cispo, vespo), a
+    micro-batch has any number of rows, otherwise as many as before. Losses and gradients of a step stay, up to
+    rounding; metrics that are means over micro-batches change. Rows stay in their micro-batches, and the result says
+    why, where that would change what is trained. No other argument is taken.
+
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
     in its place, and give it to `accelerator.prepare`. Each pass has the batches of the next epoch, or of the one that
     `loader.batch_sampler.set_epoch` was given, as accelerate does.
@@ -86,7 +94,8 @@ def batch_by_tokens(
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences; for a loader,
-        the loader to use, which is the same one where a budget would save nothing.
+        the loader to use, which is the same one where a budget would save nothing; for an online trainer of TRL, what
+        is done, which `print` shows.
 
     Raises:
         TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
@@ -120,6 +129,8 @@ def batch_by_tokens(
         loader, made = loader_by_tokens(trainer, max_tokens, seed=seed, **given)
         logger.info("batch_by_tokens: %s", made)
         return loader
+    if derives_from(type(trainer), "trl", ONLINE_TRAINERS):
+        return _online(trainer, max_tokens, given | {"evaluation": evaluation or None, "trim": None, "seed": seed})
     _check(trainer)
     args, dataset = trainer.args, trainer.train_dataset
     given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
@@ -136,6 +147,18 @@ def batch_by_tokens(
         _use(trainer, batches, sampler.shapes, trim=trim)
     logger.info("batch_by_tokens: %s", made)
     return made
+
+
+def _online(trainer: Any, max_tokens: Any, given: dict[str, Any]) -> Any:
+    from quadrat.trl.micro_batches import batch_online
+
+    names = [name for name, value in given.items() if value is not None and (name, value) != ("column", MAIN)]
+    if max_tokens != "auto" or names:
+        raise ValueError(
+            f"{', '.join(names) or 'max_tokens'}: {type(trainer).__name__} generates its rows, and their micro-batches "
+            "have at most as many tokens as before: give the trainer alone"
+        )
+    return batch_online(trainer)
 
 
 def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) -> None:
