@@ -83,6 +83,19 @@ def versions(session: nox.Session, version: str) -> None:
     session.run("python", *PYTEST, "tests/identity", report, env=variables)
 
 
+@nox.session
+def trl(session: nox.Session) -> None:
+    """The collators of TRL with one version after the other; with --record, their code is known from then on."""
+    session.install("--group", "base", "transformers==5.24.*", "accelerate", "datasets")
+    session.install("--no-deps", "--reinstall-package", "quadrat", built(session), env={"QUADRAT_CUDA": "OFF"})
+    names = [f"trl-1.{minor}" for minor in range(17)]
+    for name in names:
+        session.install("--no-deps", name.replace("-", "==") + ".*")
+        tests, report = "tests/integration/test_trl_collators.py", f"--junitxml=build/matrix/{name}.xml"
+        session.run("python", *PYTEST, tests, report, env=TESTS | {"QUADRAT_UNTESTED": "1"})
+    here(session, "python", "tests/support/matrix.py", "build/matrix", *names, *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def table(session: nox.Session) -> None:
     """The end of `make matrix`; with --record, docs/compatibility.md too."""

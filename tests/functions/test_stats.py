@@ -254,7 +254,7 @@ def test_info_says_what_falls_back(capsys, monkeypatch):
     assert re.search(
         r"^falls back +DataCollatorForSeq2Seq \(tolist is unknown\)$", here(capsys, "info")[1], re.MULTILINE
     )
-    monkeypatch.setattr(imitated, "IMITATED", None)
+    monkeypatch.setattr(imitated, "changed", None)
     assert "unknown: TypeError" in here(capsys, "info")[1]
 
 

@@ -15,7 +15,8 @@ import quadrat
 from quadrat import _core
 from quadrat.installed import imitated
 from quadrat.installed.config import FINGERPRINTS, RANGES
-from quadrat.installed.imitated import fingerprint, functions_of, source_of
+from quadrat.installed.fingerprints import fingerprint, functions_of, source_of
+from quadrat.integration.table import rows
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch
 from support.isolated import words
@@ -24,8 +25,9 @@ from support.samples import CLASSES, batch, make
 
 PACKAGES = (transformers, quadrat)
 CACHED = (imitated.changed, imitated._warn_of, imitated._broken)
+ROWS = rows()
 TESTED = {name for name, found in imitated.CODE.items() if found is not None}
-PADDED = sorted(name for name in CLASSES if "PreTrainedTokenizerBase._pad" in imitated.IMITATED.get(name, ()))
+PADDED = sorted(name for name in CLASSES if name in ROWS and "PreTrainedTokenizerBase._pad" in ROWS[name].reference)
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def unknown(anew):
 
 @pytest.mark.skipif(imitated.trusted(), reason="`make matrix` runs versions before they are known")
 def test_tested_code_is_known():
-    assert {name: imitated.changed(name) for name in imitated.IMITATED} == dict.fromkeys(imitated.IMITATED)
+    assert {name: imitated.changed(name) for name in ROWS} == dict.fromkeys(ROWS)
     assert imitated.broken("pt") is None
     assert set(FINGERPRINTS) >= TESTED
 
@@ -136,6 +138,33 @@ def test_the_container_of_an_evaluation(anew):
         one.to_cpu_and_numpy()
     assert container.get_arrays().tolist() == [[1, 2], [3, -1]]
     assert copied.get_arrays().tolist() == [[1, 2], [3, -100]]
+
+
+@pytest.mark.parametrize("broken", ["feature_extraction_sequence_utils", "trainer_pt_utils"])
+def test_a_library_that_is_installed_but_broken(broken, tmp_path):
+    """What is imported only to be looked at may fail: its row is left to transformers, and says so."""
+    said = words(f"""
+import sys
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "transformers.{broken}":
+            raise OSError("its C library is missing")
+sys.meta_path.insert(0, Broken())
+import quadrat, tokenizers, transformers
+from quadrat.installed import imitated
+from quadrat.integration.table import rows
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel({{"[PAD]": 0, "a": 1}}))
+tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+with quadrat.patch_transformers():
+    batch = transformers.DataCollatorWithPadding(tokenizer)([{{"input_ids": [1, 1]}}, {{"input_ids": [1]}}])
+    assert batch["input_ids"].tolist() == [[1, 1], [1, 0]]
+assert quadrat.stats().fell_back == 0
+for name in rows():
+    if imitated.changed(name) is not None:
+        assert "its C library is missing" in imitated.BROKEN[imitated.changed(name)]
+        print(name)
+""")
+    assert said == (["feature_pad"] if broken.startswith("feature") else [])
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -21,6 +21,7 @@ BEGIN, END = "<!-- from compatibility.json -->\n", "<!-- end -->\n"
 
 PACKAGES = ("transformers", "torch", "numpy", "datasets", "pyarrow", "tokenizers")
 CODE = "code: "  # begins the names of properties that are fingerprints
+TRL = "trl."  # begins the names of code of TRL, and `trl-` those of environments that only tell of it
 UNKNOWN = "?"
 
 
@@ -58,6 +59,8 @@ def recorded(before: dict[str, Any], reports: dict[str, Report], names: tuple[st
     """The record with these reports in place of earlier ones of the same name, for environments in this order."""
     found = dict(before.get("environments", {}))
     for name, report in reports.items():
+        if name.startswith("trl-"):
+            continue
         of = report.properties
         found[name] = {
             **{key: of[key] for key in ("python", "platform", *PACKAGES)},
@@ -67,16 +70,20 @@ def recorded(before: dict[str, Any], reports: dict[str, Report], names: tuple[st
             "examples": int(of["examples"]),
         }
     environments = {name: found[name] for name in names if name in found}
-    ran = {report.version for report in reports.values()}
+    ran = {report.version for name, report in reports.items() if not name.startswith("trl-")}
     kept = {environment["transformers"] for environment in environments.values()} - ran
+    trl = {report.properties.get("trl") for report in reports.values()}
     code: dict[str, dict[str, set[str]]] = {}
     for name, hashes in before.get("code", {}).items():
         for one, versions in hashes.items():
-            code.setdefault(name, {}).setdefault(one, set()).update(kept.intersection(versions))
-    for report in reports.values():
+            still = set(versions) - trl if name.startswith(TRL) else kept.intersection(versions)
+            code.setdefault(name, {}).setdefault(one, set()).update(still)
+    for environment, report in reports.items():
         for key, one in report.properties.items():
-            if key.startswith(CODE):
-                code.setdefault(key.removeprefix(CODE), {}).setdefault(one, set()).add(report.version)
+            name = key.removeprefix(CODE)
+            if key.startswith(CODE) and (name.startswith(TRL) or not environment.startswith("trl-")):
+                version = report.properties["trl"] if name.startswith(TRL) else report.version
+                code.setdefault(name, {}).setdefault(one, set()).add(version)
     return {
         "environments": environments,
         "code": {
@@ -105,6 +112,10 @@ def ranges(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
         versions = sorted((one[package] for one in record["environments"].values()), key=number)
         oldest, newest = (".".join(one.split(".")[:2]) for one in (versions[0], versions[-1]))
         found[package] = oldest, newest
+    hashes = [hashes for name, hashes in record["code"].items() if name.startswith(TRL)]
+    trl = {".".join(one.split(".")[:2]) for found in hashes for versions in found.values() for one in versions}
+    if trl:
+        found["trl"] = min(trl, key=number), max(trl, key=number)
     return found
 
 

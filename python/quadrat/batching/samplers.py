@@ -13,6 +13,7 @@ from quadrat.batching.lengths import has_stored_lengths
 from quadrat.batching.lengths import lengths as stored_lengths
 from quadrat.input.rows import MAIN
 from quadrat.installed import imitated, originals
+from quadrat.installed.imitated import Row, code_of
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import PYTHON_INTS
 from quadrat.support.extras import needs
@@ -23,6 +24,8 @@ with needs("quadrat.batching.samplers", "transformers"):
     import torch
     from transformers.trainer_pt_utils import get_length_grouped_indices as _reference_indices
 
+_GROUPED = code_of("LengthGroupedSampler", "get_length_grouped_indices", home="trainer_pt_utils")
+Row("LengthGroupedSampler", _GROUPED, compares=False)
 _NUMPY_INTEGERS = frozenset({np.int8, np.int16, np.int32, np.int64})
 
 

@@ -34,8 +34,10 @@ def _what_falls_back() -> str:
     """The collators that fall back with the installed transformers, which is imported."""
     try:
         from quadrat.installed import imitated
+        from quadrat.integration.table import rows
 
-        unknown = [f"{name} ({code} is unknown)" for name in imitated.IMITATED if (code := imitated.changed(name))]
+        found = {name: code for name in rows() if (code := imitated.changed(name)) is not None}
+        unknown = [f"{name} ({imitated.BROKEN.get(code) or f'{code} is unknown'})" for name, code in found.items()]
     except Exception as error:  # whatever a broken installation raises
         return f"unknown: {type(error).__name__}: {one_line(error)}"
     return ", ".join(unknown) or "nothing: all code that quadrat replaces is known"
@@ -64,12 +66,14 @@ def _what_is_replaced(library: str, name: str) -> str | None:
         return "quadrat run replaces how rows are read for a collator" if name in _READ else None
     if name.endswith("Trainer"):
         return "quadrat run replaces the collator that it chooses"
-    from quadrat.installed.imitated import IMITATED, changed
+    from quadrat.installed.imitated import changed
     from quadrat.installed.originals import PATCHED
 
     if name not in PATCHED:
         return None
-    unknown = changed(name) if name in IMITATED else None
+    from quadrat.integration.table import rows
+
+    unknown = changed(name) if name in rows() else None
     return "quadrat run replaces it" if unknown is None else f"transformers makes its batches: {unknown} is unknown"
 
 

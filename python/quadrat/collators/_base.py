@@ -13,11 +13,10 @@ from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
-from quadrat.installed import imitated
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
-from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
+from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back, require_known
 from quadrat.planning.plan_cache import own_facts, remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
@@ -26,14 +25,12 @@ class Collator(Remembering):
     """The base of all collators: `_collate` and its hooks, of which `_plan` and `_reference` have no defaults."""
 
     return_tensors: Any
-    _replaces: ClassVar[str] = "transformers"  # the library whose collator makes what falls back
     # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     trim = False  # where it is not a field
     pad_values: Any = None  # likewise
-    _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
@@ -58,16 +55,6 @@ class Collator(Remembering):
     def _is_own(self, features: Any) -> bool:
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
         return False
-
-    def _require_known(self, features: Any, framework: Any) -> None:
-        """Raises AlwaysFallBack where the installed libraries differ from the tested ones."""
-        reason = imitated.broken(framework)
-        if reason is None and (imitated.changed(self._imitates) is None or imitated.compares(self._imitates)):
-            return
-        if not self._is_own(features):
-            raise AlwaysFallBack(reason or imitated.unknown(self._imitates) or "", "upgrade quadrat")
-        if reason is not None:
-            raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
     def _normalise(self, features: Any) -> Any:
         try:
@@ -130,7 +117,7 @@ class Collator(Remembering):
                 )
             if why is None:
                 self._check_options()
-                self._require_known(rows, framework)
+                require_known(self._imitates, framework, lambda: self._is_own(rows))
                 make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
                 compares = is_due_anew(self, rows, framework)
             elif compares := not why:  # an empty one: the batch is to be compared

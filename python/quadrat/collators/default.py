@@ -13,12 +13,15 @@ from quadrat.collators._base import Collator
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
+from quadrat.installed.imitated import Row, code_of
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
+_FUNCTIONS = "default_data_collator", "torch_default_data_collator", "numpy_default_data_collator"
+Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS))
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str, Any]:
@@ -62,7 +65,6 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "default_data_collator"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("deferred",)
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""

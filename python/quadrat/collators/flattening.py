@@ -14,6 +14,7 @@ from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, each_of, first_of, is_plain, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
+from quadrat.installed.imitated import Row, code_of
 from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.extra_columns import check_pad_values
@@ -42,6 +43,9 @@ _OWN_OPTIONS = (
     *("pad_to_multiple_of", "pad_values", "scalar_labels", "deferred"),
     *("kwargs_for", "align_to", "total_length", "continue_positions"),
 )
+
+
+Row("DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS))
 
 
 @dataclass(eq=False)
@@ -113,8 +117,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors")
-    _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = _KEYS
 
     def __post_init__(self) -> None:
         given = vars(self).copy()

@@ -14,12 +14,16 @@ from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
+from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
+
+_NAME = "DataCollatorForLanguageModeling"
+Row(_NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",))
 
 
 @dataclass
@@ -93,11 +97,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
-        *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
-        *("rng", "row_key", "padding_free", "deferred"),
-    )
     # For each batch, whether it looks for a Trainer that sets no epoch; see `warn_of_one_epoch`.
     _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)
 

@@ -17,12 +17,13 @@ from quadrat.installed.behaviour import (
     numpy_token_labels_are_like_torch,
     pad_warns_of_fast_tokenizers,
 )
+from quadrat.installed.imitated import PADDING, Row, code_of
 from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions, joined_facts, make, padding_facts
+from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions, joined_facts, make, padding_facts
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
 
@@ -33,6 +34,15 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
     return make(collator, padded.padded_spec(collator, framework, options, facts=facts, **own), features)
+
+
+for _name, *_more in (
+    ("DataCollatorWithPadding",),
+    ("DataCollatorForSeq2Seq",),
+    ("DataCollatorForTokenClassification", "DataCollatorMixin"),
+    ("DataCollatorForMultipleChoice", "DataCollatorMixin"),
+):
+    Row(_name, code_of(_name, *_more) + PADDING)
 
 
 @dataclass
@@ -78,7 +88,6 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _explains_columns: ClassVar[bool] = False
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
     def __call__(self, features: Any) -> dict[str, Any]:
         """Collate `features` into a `BatchEncoding`."""
@@ -134,7 +143,6 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]
@@ -208,7 +216,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
@@ -270,7 +277,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = tuple(name for name in PADDING_FIELDS if name != "pad_values")
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] = super(MixinCollator, self).torch_call

@@ -13,9 +13,10 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
+from quadrat.installed.imitated import BARE_ROWS, Row, code_of
 from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
-from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer, require_known
 from quadrat.planning.plan_cache import check_device, padding_facts
 from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
@@ -26,6 +27,10 @@ _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = _core.MOST_TOKENS  # torch draws more than one word for a start among as many
 
 Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labels
+
+
+_NAME = "DataCollatorForPermutationLanguageModeling"
+Row(_NAME, code_of(_NAME) + BARE_ROWS, unguarded=("plm_probability", "max_span_length"))
 
 
 @dataclass
@@ -58,7 +63,6 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     _imitates: ClassVar[str] = "DataCollatorForPermutationLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer",)
     _lacks: ClassVar[Mapping[str, str]] = {"rng": "its spans are drawn one after the other"}
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:
@@ -80,7 +84,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:
         try:
-            self._require_known(NO_FEATURES, framework)
+            require_known(self._imitates, framework)
             return _mask_spans(self, inputs, framework)
         except FallBack as reason:
             why = reason.args

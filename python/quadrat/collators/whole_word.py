@@ -12,6 +12,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
+from quadrat.installed.imitated import BARE_ROWS, Row, code_of
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
 from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
@@ -31,6 +32,12 @@ _METHODS = {name: getattr(Reference, name) for name in _NAMES}
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
 _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
+
+
+_NAME = "DataCollatorForWholeWordMask"
+# That of 5.x shares its name with another one, or is quadrat's.
+_CODE = code_of(*(one for one in (_NAME,) if one in originals.ORIGINALS), "DataCollatorForLanguageModeling")
+Row(_NAME, _CODE + BARE_ROWS, attributes=("generator", "deferred"))
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
@@ -62,10 +69,6 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
     _takes_bare_rows: ClassVar[bool] = True
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
-        *("return_tensors", "pad_to_multiple_of", "deferred"),
-    )
     _lacks: ClassVar[Mapping[str, str]] = {
         "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
     }

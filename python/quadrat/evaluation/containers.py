@@ -19,7 +19,10 @@ with needs("quadrat.evaluation.containers", "transformers"):
     from transformers.trainer_pt_utils import nested_numpify
 
     from quadrat.installed import imitated, originals
+    from quadrat.installed.imitated import Row, code_of
 
+_JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
+Row("EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False)
 _SMALL = 2**21  # bytes: from here on, memory that grows is faster than a copy of all batches
 _FEW = 4  # batches: from here on, one pass over all is faster than a pass at each step
 

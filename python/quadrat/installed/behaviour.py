@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, models
-from transformers import SequenceFeatureExtractor
 
 from quadrat.installed import originals
 from quadrat.support.kinds import Framework
@@ -102,7 +101,7 @@ def feature_pad_keeps_arrays() -> bool:
     """True if `pad` of feature extractors leaves columns that are arrays in the dict it is given; from 5.12 on."""
     column = {"input_values": np.zeros((1, 1), np.float32)}
 
-    class Probe(SequenceFeatureExtractor):
+    class Probe(originals.FEATURE_EXTRACTOR):
         model_input_names = ("input_values",)
 
     originals.FEATURE_PAD(Probe(1, 1, 0.0), column)

@@ -7,94 +7,95 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import json
-import linecache
 import operator
 import os
-import re
 import sys
 import warnings
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
-import transformers
-from transformers import (
-    feature_extraction_sequence_utils,
-    feature_extraction_utils,
-    tokenization_utils_base,
-    trainer_pt_utils,
-)
+from transformers import tokenization_utils_base
 from transformers.data import data_collator
 
 from quadrat import _core
+from quadrat.installed import originals
 from quadrat.installed.config import FINGERPRINTS, RANGES
-from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
+from quadrat.installed.fingerprints import fingerprint
+from quadrat.installed.originals import module_of
 from quadrat.ops.pad import pad
 from quadrat.support.extras import is_within, version
 from quadrat.support.kinds import Framework
 
-# Triple-quoted text that begins a line: docstrings.
-_TEXT = re.compile(r"""^\s*[rR]?(\"{3}|'{3}).*?\1\s*$""", re.MULTILINE | re.DOTALL)
 
-_PAD = (
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What quadrat knows of one thing that it imitates: a row of `TABLE`, defined beside the code that imitates it."""
+
+    name: str
+    reference: tuple[
+        str, ...
+    ] = ()  # functions and classes whose code it stands for, see `code_of`; () of quadrat's own
+    attributes: tuple[str, ...] = ()  # options besides the fields of the class; those of sets are compared by content
+    unguarded: tuple[str, ...] = ()  # fields that make no difference to a plan
+    compares: bool = True  # whether unknown code may be compared; not what is made once in an epoch or an evaluation
+
+    def __post_init__(self) -> None:
+        TABLE[self.name] = self
+
+    @property
+    def library(self) -> str:
+        """The library whose code it stands for."""
+        return library_of(self.name)
+
+
+TABLE: dict[str, Row] = {}  # of all modules that are loaded; see quadrat.integration.table
+CODE: dict[str, Any] = {}  # by name; None where this version has none. Guards detect patches that come later.
+BROKEN: dict[str, str] = {}  # names of code that does not import -> the error
+
+
+def library_of(name: str) -> str:
+    """The library of a row, or of a function or class."""
+    return "TRL" if name.startswith("trl.") else "transformers"
+
+
+def code_of(*names: str, home: str | None = None) -> tuple[str, ...]:
+    """The names, for a row; and their code to `CODE`. home: a module of transformers; None: one that always loads."""
+    loaded = (data_collator, tokenization_utils_base) if home is None else (module_of(home),)
+    for name in names:
+        if isinstance(loaded[0], str):
+            BROKEN[name] = f"transformers.{home} does not import: {loaded[0]}"
+            continue
+        found = next((one for one in loaded if hasattr(one, name.partition(".")[0])), None)
+        CODE.setdefault(name, originals.METHODS.get(name) or originals.PATCHED.get(name))
+        if CODE[name] is None and found is not None:
+            CODE[name] = operator.attrgetter(name)(found)
+    return names
+
+
+def code_of_trl(*things: Any) -> tuple[str, ...]:
+    """As `code_of`, for functions and classes of TRL, by their full names."""
+    named = {f"{one.__module__}.{one.__qualname__}": one for one in things}
+    for name, one in named.items():
+        CODE.setdefault(name, one)
+    return tuple(named)
+
+
+# Code that several rows stand for.
+PADDING = code_of(
     "pad_without_fast_tokenizer_warning",
     "PreTrainedTokenizerBase.pad",
     "PreTrainedTokenizerBase._pad",
     "PreTrainedTokenizerBase._get_padding_truncation_strategies",
     "BatchEncoding.convert_to_tensors",
 )
-_ROWS = ("DataCollatorMixin", "_torch_collate_batch", "_numpy_collate_batch", "tolist")
-_DEFAULT = ("default_data_collator", "torch_default_data_collator", "numpy_default_data_collator")
+BARE_ROWS = code_of("DataCollatorMixin", "_torch_collate_batch", "_numpy_collate_batch", "tolist")
 
-# By what imitates them: functions and classes of transformers, wherever in it they are.
-IMITATED: dict[str, tuple[str, ...]] = {
-    "DataCollatorWithPadding": ("DataCollatorWithPadding", *_PAD),
-    "DataCollatorForSeq2Seq": ("DataCollatorForSeq2Seq", *_PAD),
-    "DataCollatorForTokenClassification": ("DataCollatorForTokenClassification", "DataCollatorMixin", *_PAD),
-    "DataCollatorForMultipleChoice": ("DataCollatorForMultipleChoice", "DataCollatorMixin", *_PAD),
-    "DataCollatorForLanguageModeling": ("DataCollatorForLanguageModeling", *_ROWS, *_PAD),
-    "DataCollatorForPermutationLanguageModeling": ("DataCollatorForPermutationLanguageModeling", *_ROWS),
-    "DataCollatorForWholeWordMask": ("DataCollatorForWholeWordMask", "DataCollatorForLanguageModeling", *_ROWS),
-    "DataCollatorWithFlattening": ("DataCollatorWithFlattening",),
-    "default_data_collator": ("DefaultDataCollator", *_DEFAULT),
-    "tokenizer_pad": _PAD[1:],
-    "convert_to_tensors": _PAD[-1:],
-    "feature_pad": (
-        "SequenceFeatureExtractor.pad",
-        *(f"SequenceFeatureExtractor.{name}" for name in PARTS_OF_FEATURE_PAD),
-        *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
-    ),
-    "EvalLoopContainer": (
-        *("EvalLoopContainer", "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate"),
-        *("atleast_1d", "nested_numpify"),
-    ),
-    "LengthGroupedSampler": ("LengthGroupedSampler", "get_length_grouped_indices"),
-}
-
-
-def _found(name: str) -> Any:
-    sequences, features = feature_extraction_sequence_utils, feature_extraction_utils
-    for home in (data_collator, tokenization_utils_base, trainer_pt_utils, sequences, features):
-        if hasattr(home, name.partition(".")[0]):
-            return PATCHED.get(name) or operator.attrgetter(name)(home)
-    return None
-
-
-# The code when this module loads; guards detect patches that come later.
-CODE: dict[str, Any] = {name: _found(name) for names in IMITATED.values() for name in names}
-if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name, and quadrat has its own
-    CODE["DataCollatorForWholeWordMask"] = None
-
-
-# By what imitates them: how batches were found to differ from those of unknown code.
+# By the name of a row: how batches were found to differ from those of unknown code.
 DIFFERENCES: dict[str, str] = {}
 _COMPARED: set[str] = set()  # as the environment asks for when code is looked at
-# What is made once in an epoch or an evaluation: comparing takes as long as transformers alone.
-_NOT_COMPARED = ("EvalLoopContainer", "LengthGroupedSampler")
 
 
 def trusted() -> bool:
@@ -102,33 +103,34 @@ def trusted() -> bool:
     return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0", "compare")
 
 
-def compares(twin: str) -> bool:
-    """True if batches of `twin` are compared with those of unknown code, and have not differed so far."""
-    return changed(twin) is not None and twin in _COMPARED and twin not in DIFFERENCES
+def compares(row: str) -> bool:
+    """True if batches of a row are compared with those of unknown code, and have not differed so far."""
+    return changed(row) is not None and row in _COMPARED and row not in DIFFERENCES
 
 
 @functools.cache
-def changed(twin: str) -> str | None:
-    """The first function or class imitated by `twin` that is unknown; None if all are known, or all are trusted."""
-    if not twin or trusted():
+def changed(row: str) -> str | None:
+    """The first function or class of a row's reference that is unknown; None if all are known, or all are trusted."""
+    _COMPARED.discard(row)
+    if row not in TABLE:
         return None
-    _COMPARED.discard(twin)
-    if os.environ.get("QUADRAT_UNTESTED") == "compare" and twin not in _NOT_COMPARED:
-        _COMPARED.add(twin)
-    if twin not in IMITATED:  # code of TRL, which is not looked at
-        return twin if twin in _COMPARED else None
-    name = unlike_tested(twin)
-    return None if name is None or key_of(twin) in remembered().get(twin, ()) else name
+    name = next((name for name in TABLE[row].reference if name in BROKEN), None)
+    if name is not None or trusted():
+        return name
+    if os.environ.get("QUADRAT_UNTESTED") == "compare" and TABLE[row].compares:
+        _COMPARED.add(row)
+    name = unlike_tested(row)
+    return None if name is None or key_of(row) in remembered().get(row, ()) else name
 
 
-def unlike_tested(twin: str) -> str | None:
-    """The first function or class imitated by `twin` that differs from those of the tested versions."""
-    return next((name for name in IMITATED[twin] if not _is_known(name)), None)
+def unlike_tested(row: str) -> str | None:
+    """The first function or class of a row's reference that differs from those of the tested versions."""
+    return next((name for name in TABLE[row].reference if not _is_known(name)), None)
 
 
-def key_of(twin: str) -> str | None:
-    """A key of all code that `twin` imitates, and this version of quadrat; None where some has no source."""
-    found = ["" if (code := CODE[name]) is None else fingerprint(code) for name in IMITATED[twin]]
+def key_of(row: str) -> str | None:
+    """A key of all code of a row's reference, and this version of quadrat; None where some has no source."""
+    found = ["" if (code := CODE.get(name)) is None else fingerprint(code) for name in TABLE[row].reference]
     return None if None in found else hashlib.sha256(repr((_core.__version__, found)).encode()).hexdigest()[:32]
 
 
@@ -158,35 +160,40 @@ def remember(keys: dict[str, str]) -> Path:
     return file
 
 
-def unknown(twin: str) -> str | None:
+def unknown(row: str) -> str | None:
     """The reason to leave batches to the reference, as a warning says once; None if the code is known, or compared."""
-    if twin in DIFFERENCES:
-        return DIFFERENCES[twin]
-    name = changed(twin)
-    if name is None or compares(twin):
+    if row in DIFFERENCES:
+        return DIFFERENCES[row]
+    name = changed(row)
+    if name is None or compares(row):
         return None
     _warn_of(name)
-    return f"{name} of transformers {transformers.__version__} is unknown"
+    return BROKEN.get(name) or f"{name} of {library_of(name)} {version(library_of(name).lower())} is unknown"
 
 
 def _is_known(name: str) -> bool:
-    code = CODE[name]
-    if code is None:
-        return True
+    code = CODE.get(name)
+    if name in BROKEN or code is None:
+        return name not in BROKEN
     found = fingerprint(code)
     if found is None:  # there is no source to look at: by the number after all
-        return is_within(RANGES["transformers"], version("transformers"))
+        package = library_of(name).lower()
+        return is_within(RANGES[package], version(package))
     return found in FINGERPRINTS.get(name, ())
 
 
 @functools.cache
-def _warn_of(changed: str) -> None:
-    oldest, newest = RANGES["transformers"]
+def _warn_of(name: str) -> None:
+    library = library_of(name)
+    if name in BROKEN:
+        warnings.warn(f"quadrat leaves `{name}` to {library}: {BROKEN[name]}.", stacklevel=2)
+        return
+    oldest, newest = RANGES[library.lower()]
     warnings.warn(
-        f"quadrat {_core.__version__} does not know `{changed}` of transformers {transformers.__version__}; it was "
-        f"tested with {oldest} to {newest}. What depends on it is left to transformers: the results are right, but not "
-        "faster. Upgrade quadrat; or set QUADRAT_UNTESTED=compare in the environment to compare the first batches with "
-        "those of transformers and compile the others, or QUADRAT_UNTESTED=1 to compile all.",
+        f"quadrat {_core.__version__} does not know `{name}` of {library} {version(library.lower())}; it was tested "
+        f"with {oldest} to {newest}. What depends on it is left to {library}: the results are right, but not faster. "
+        "Upgrade quadrat; or set QUADRAT_UNTESTED=compare in the environment to compare the first batches with those "
+        f"of {library} and compile the others, or QUADRAT_UNTESTED=1 to compile all.",
         stacklevel=2,
     )
 
@@ -232,46 +239,3 @@ def _makes_batches(framework: Framework) -> bool:
         )
     except Exception:  # an interface of another shape
         return False
-
-
-def fingerprint(thing: Any) -> str | None:
-    """A fingerprint of a function, or of all that a class defines, the same on each Python; None without a source."""
-    digest = hashlib.sha256()
-    for function in functions_of(thing):
-        lines = source_of(function)
-        if not lines:
-            return None
-        digest.update(_TEXT.sub("", "\n".join(lines)).encode())
-    return digest.hexdigest()[:16]
-
-
-def functions_of(thing: Any) -> Iterator[FunctionType]:
-    """The functions that a class defines; a function itself. Not what `dataclass` and the compiler of Python make."""
-    for value in vars(thing).copy().values() if inspect.isclass(thing) else (thing,):
-        for part in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
-            if not inspect.isfunction(part) or part.__module__ == "dataclasses":
-                continue
-            if part.__name__ in ("__repr__", "__annotate__"):  # in 3.14, annotations are in a function
-                continue
-            if not part.__code__.co_filename.startswith("<"):
-                yield part
-
-
-def source_of(function: FunctionType) -> list[str]:
-    """As `inspect.getsource`, which is several times slower: the lines that hold code, none if there is no source."""
-    code = function.__code__
-    lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 :]
-    found: list[str] = []
-    begun, outside = False, 0
-    for line in lines:
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        indent = len(line) - len(line.lstrip())
-        if not found:
-            outside = indent
-        if begun and indent <= outside and not text.startswith(")"):  # the end of a signature
-            break
-        begun = begun or text.startswith(("def ", "async def "))
-        found.append(line.rstrip())
-    return found

@@ -5,10 +5,12 @@ quadrat's collators derive from these, and while transformers is patched, pickle
 
 from __future__ import annotations
 
+import functools
+import importlib
+from types import ModuleType
 from typing import Any
 
 import transformers
-from transformers import trainer_pt_utils
 from transformers.data import data_collator
 from transformers.data.data_collator import (
     DataCollatorForLanguageModeling,
@@ -21,7 +23,6 @@ from transformers.data.data_collator import (
     DefaultDataCollator,
     default_data_collator,
 )
-from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 from transformers.tokenization_utils_base import BatchEncoding, PreTrainedTokenizerBase
 
 # Names that every supported version has.
@@ -54,21 +55,40 @@ ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
-# Names that Trainer uses; not every version has all of them.
-OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler")
+
+
+@functools.cache
+def module_of(name: str) -> ModuleType | str:
+    """A module of transformers that is imported to look at it; the error where a library that it needs is broken."""
+    try:
+        return importlib.import_module(f"transformers.{name}")
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler")  # not every version has both
 # What `patch_transformers` replaces, and the module where each is defined.
 PATCHED: dict[str, Any] = ORIGINALS | {
-    name: getattr(trainer_pt_utils, name) for name in OF_TRAINER if hasattr(trainer_pt_utils, name)
+    name: getattr(module_of("trainer_pt_utils"), name)
+    for name in OF_TRAINER
+    if hasattr(module_of("trainer_pt_utils"), name)
 }
 # What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
-# What `patch_transformers` replaces of feature extractors, and the methods that it calls.
-FEATURE_PAD = SequenceFeatureExtractor.pad
+# What `patch_transformers` replaces of feature extractors, and the methods that it calls; None where they are broken.
+FEATURE_EXTRACTOR: Any = getattr(module_of("feature_extraction_sequence_utils"), "SequenceFeatureExtractor", None)
+FEATURE_PAD: Any = getattr(FEATURE_EXTRACTOR, "pad", None)
 PARTS_OF_FEATURE_PAD = ("_pad", "_truncate", "_get_padding_strategies")
+# Methods by their names, as they are without a patch.
+METHODS: dict[str, Any] = {
+    "PreTrainedTokenizerBase.pad": PAD,
+    "BatchEncoding.convert_to_tensors": CONVERT_TO_TENSORS,
+    "SequenceFeatureExtractor.pad": FEATURE_PAD,
+}
 globals().update(PATCHED)
 
 
 def is_of(method: Any, original: Any) -> bool:
     """True if a method is one of these originals, or what a patch puts in its place."""
-    return method is original or getattr(method, "_quadrat_replaces", None) is original
+    return original is not None and original in (method, getattr(method, "_quadrat_replaces", None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 
 from quadrat.integration.switch import Patch, Switch
 from quadrat.support.extras import needs
@@ -61,9 +62,16 @@ def patch(
 
         switches.append(DATASETS)
     if _is_wanted("trl", trl):
-        from quadrat.integration.patch_trl import TRL
+        try:
+            importlib.import_module("quadrat.trl")
+            from quadrat.integration.patch_trl import TRL
 
-        switches.append(TRL)
+            switches.append(TRL)
+        except Exception as error:
+            if trl:
+                raise
+            # Installed, and broken: nobody can use it.
+            logging.getLogger("quadrat").warning("TRL is not patched, it does not import: %s", error)
     return Patch("patch", *switches)
 
 

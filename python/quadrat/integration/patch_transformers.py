@@ -6,15 +6,15 @@ import contextlib
 import functools
 import gc
 import importlib.util
+import logging
 import sys
 from types import ModuleType
 from typing import Any
 
-from transformers import SequenceFeatureExtractor
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
-from quadrat.installed import originals
+from quadrat.installed import imitated, originals
 from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
@@ -72,6 +72,9 @@ def patch_transformers(
 def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -> list[Switch]:
     """The patch of transformers itself, a part of `patch_transformers`."""
     asked = {TRANSFORMERS: True, ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
+    if feature_extractors and originals.FEATURE_PAD is None:  # those who want them know
+        logging.getLogger("quadrat").info("%s", imitated.BROKEN["SequenceFeatureExtractor.pad"])
+        asked[FEATURE_EXTRACTORS] = False
     switches = [switch for switch, wanted in asked.items() if wanted]
     if pipelines:
         from quadrat.integration.patch_pipelines import PIPELINES
@@ -116,4 +119,4 @@ def _pad(  # noqa: PLR0917 - as in transformers
 
 _pad._quadrat_replaces = originals.FEATURE_PAD  # type: ignore[attr-defined]
 TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)
-FEATURE_EXTRACTORS = Switch(lambda: [Swap(originals.FEATURE_PAD, _pad)], others=lambda: [SequenceFeatureExtractor])
+FEATURE_EXTRACTORS = Switch(lambda: [Swap(originals.FEATURE_PAD, _pad)], others=lambda: [originals.FEATURE_EXTRACTOR])

@@ -18,7 +18,7 @@ from quadrat.masking.vocabulary import length_facts, length_of, listed_special_i
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import plan_cache
-from quadrat.planning.fallback import FallBack, first_feature, rounded_up, said
+from quadrat.planning.fallback import FallBack, first_feature, require_known, rounded_up, said
 from quadrat.planning.flat import flat_spec, flatten, padding_free_plan
 from quadrat.planning.padded import padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
@@ -259,7 +259,8 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
         twin = "DataCollatorForLanguageModeling"
-        if imitated.broken(framework) or imitated.compares(twin) or imitated.unknown(twin):
+        require_known(twin, framework)
+        if imitated.compares(twin):
             return None
         plan_cache.check_device(framework)
         if collator.whole_word_mask and offsets is None:

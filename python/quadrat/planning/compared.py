@@ -260,7 +260,7 @@ def _edit(collator: Any, features: Any, given: Any) -> str | None:
 
 def _tell(collator: Any, difference: str) -> None:
     name, twin = type(collator).__name__, collator._imitates
-    library = "TRL" if twin not in imitated.IMITATED else "transformers"
+    library = imitated.library_of(twin)
     theirs = f"{library} {version(library.lower())}"
     imitated.DIFFERENCES[twin] = f"{name} differs from {theirs}"
     warnings.warn(

@@ -13,6 +13,7 @@ from transformers.utils import TensorType
 from quadrat import _core
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import imitated, originals
+from quadrat.installed.imitated import PADDING, Row
 from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan_cache import PAD_ONE, check_device
@@ -24,6 +25,7 @@ from quadrat.support.tensors import is_tensor
 _SEQUENCES = (list, tuple)
 _named = type("convert_to_tensors", (), {"_imitates": "convert_to_tensors"})()
 
+Row("convert_to_tensors", PADDING[-1:])
 Encoding = TypeVar("Encoding")
 
 

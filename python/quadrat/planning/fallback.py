@@ -78,11 +78,18 @@ class AlwaysFallBack(FallBack):
     """A FallBack for every batch, because of the collator's options or its tokenizer."""
 
 
-def require_known(twin: str, framework: Any) -> None:
-    """Raises AlwaysFallBack where the installed libraries are not ones that `twin` was tested with."""
-    reason = imitated.broken(framework) or imitated.unknown(twin)
+def require_known(row: str, framework: Any, is_own: Callable[[], bool] = bool) -> None:
+    """Raises AlwaysFallBack where the installed libraries differ from those that a row of the table was tested with.
+
+    is_own: whether the batch is quadrat's own, so that only libraries that do not work are in its way: a RuntimeError.
+    """
+    reason = imitated.broken(framework)
+    if reason is None and (imitated.changed(row) is None or imitated.compares(row)):
+        return
+    if not is_own():
+        raise AlwaysFallBack(reason or imitated.unknown(row) or "", "upgrade quadrat")
     if reason is not None:
-        raise AlwaysFallBack(reason, "upgrade quadrat")
+        raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
 
 class or_fall_back:  # noqa: N801
@@ -185,7 +192,7 @@ def log_once(collator: Any, why: Why, features: Any = None, *, counts: bool = Tr
     found = known.get(of)
     if is_new := found is None:
         why = _with_fast_form(why, features)
-        who = f"{type(collator).__name__}: fell back to {getattr(collator, '_replaces', 'transformers')}"
+        who = f"{type(collator).__name__}: fell back to {imitated.library_of(getattr(collator, '_imitates', ''))}"
         found = f"{who}: {of}", f"{who}: {said(*why)}"
         if is_new := len(known) < _MOST_KINDS:
             known[of] = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from transformers import BatchFeature, SequenceFeatureExtractor
+from transformers import BatchFeature
 from transformers.utils import PaddingStrategy
 from transformers.utils.generic import to_numpy
 
@@ -14,6 +14,7 @@ from quadrat.input.items import as_columns
 from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import imitated, originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
+from quadrat.installed.imitated import Row, code_of
 from quadrat.planning import fallback
 from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.conversion import framework_of
@@ -26,12 +27,22 @@ from quadrat.support.tensors import is_tensor
 
 MASK = "attention_mask"
 # Kept from import time: quadrat does not imitate extractors, or patches of the base class, that differ.
-_PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PARTS_OF_FEATURE_PAD}
+_PARTS = {name: getattr(originals.FEATURE_EXTRACTOR, name, None) for name in originals.PARTS_OF_FEATURE_PAD}
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _FLOAT64 = np.dtype(np.float64)
 _NONE = type(None)
 _noted: Any = type("FeaturePad", (), {"_imitates": "feature_pad"})()  # what batches are compared or logged for
+
+
+Row(
+    "feature_pad",
+    code_of(
+        *(f"SequenceFeatureExtractor.{name}" for name in ("pad", *_PARTS)),
+        *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
+        home="feature_extraction_sequence_utils",
+    ),
+)
 
 
 class FeaturePadOptions(NamedTuple):

@@ -14,6 +14,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat.installed import imitated, originals
 from quadrat.planning.fallback import FallBack, Why
+from quadrat.planning.remembering import guarded_options
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
@@ -39,11 +40,6 @@ _FACTS = _core.FACTS
 TYPE, ENTRY, ABSENT, ATTRIBUTE = _FACTS.TYPE, _FACTS.ENTRY, _FACTS.ABSENT, _FACTS.ATTRIBUTE
 ITEMS, CALL, OWN, OWN_ABSENT, OWN_SET = _FACTS.ITEMS, _FACTS.CALL, _FACTS.OWN, _FACTS.OWN_ABSENT, _FACTS.OWN_SET
 Fact = tuple[int, Any, Any, Any]
-
-# The fields that every padding collator has.
-PADDING_FIELDS = (
-    *("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors", "deferred"),
-)
 
 
 class PlanKey(NamedTuple):
@@ -248,11 +244,13 @@ def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
-    """The facts that the guarded fields have these values; None if one is not a plain attribute of the collator."""
-    own, guarded, sets = collator.__dict__, collator._quadrat_guarded, collator._quadrat_sets
-    if any(name not in own or own[name] is not getattr(collator, name) for name in (*guarded, *sets)):
-        return None
-    return *((OWN, None, name, own[name]) for name in guarded), *((OWN_SET, None, *one) for one in sets.items())
+    """The facts that all options have these values; None if one is not a plain attribute of the collator."""
+    own, facts = collator.__dict__, list[Fact]()
+    for name in guarded_options(type(collator)):
+        if name not in own or (value := own[name]) is not getattr(collator, name):
+            return None
+        facts.append((OWN_SET, None, name, frozenset(value)) if type(value) is set else (OWN, None, name, value))
+    return tuple(facts)
 
 
 def padding_facts(collator: Any) -> tuple[Fact, ...] | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from quadrat import _core
+from quadrat.installed.imitated import TABLE
 
 _MOST_FORMS = 16
 
@@ -19,8 +20,10 @@ _MOST_FORMS = 16
 class _Shared:
     """A collator's knowledge of earlier batches, for others of its class with the same options."""
 
-    def __init__(self, options: Mapping[str, Any], known: dict[Any, _core.Recipe], run: Callable[..., Any]) -> None:
-        self.options, self.known, self.run = options, known, run
+    def __init__(
+        self, options: Mapping[str, Any], size: int, known: dict[Any, _core.Recipe], run: Callable[..., Any]
+    ) -> None:
+        self.options, self.size, self.known, self.run = options, size, known, run
         # It lasts until the next garbage collection, so that the tokenizer is not kept alive for longer.
         self.cycle: _Shared | None = self
 
@@ -28,9 +31,7 @@ class _Shared:
 class Remembering:
     """Base class of collators that keep recipes, in attributes named `_quadrat...`; all others are options."""
 
-    # The fields that decide what becomes of a batch; a recipe holds for the values they had.
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
-    _quadrat_sets: ClassVar[Mapping[str, frozenset[str]]] = {}  # attributes that are sets, and what is in them
+    _imitates: ClassVar[str] = ""  # the name of a row of the table
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is not a field
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
@@ -61,8 +62,9 @@ class Remembering:
             return
         if name in self._quadrat_shared and (before := self._quadrat_shared[name]()) is not None:
             before.cycle = None
-        options = {name: one for name, one in Remembering.__getstate__(self).items() if name not in self._quadrat_sets}
-        self._quadrat_shared[name] = weakref.ref(_Shared(options, known.copy(), run))
+        state = Remembering.__getstate__(self)
+        options = {name: one for name, one in state.items() if type(one) is not set}
+        self._quadrat_shared[name] = weakref.ref(_Shared(options, len(state), known.copy(), run))
 
     def _adopted(self, name: str) -> Callable[..., Any] | None:
         """The function of that name of a collator whose options are the same objects, from now on also this one's.
@@ -71,13 +73,22 @@ class Remembering:
         """
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()
-        if found is None or len(own) != len(found.options) + len(self._quadrat_sets):
+        if found is None or len(own) != found.size:
             return None
         given = map(own.get, found.options, itertools.repeat(own))
         if not all(map(operator.is_, given, found.options.values())):
             return None
         own["_quadrat_recipes"], own[name] = found.known.copy(), found.run
         return found.run
+
+
+def guarded_options(cls: type[Any]) -> tuple[str, ...]:
+    """The options that decide what becomes of a batch: all fields, but for those that the row of the class names."""
+    if "_quadrat_guarded" not in cls.__dict__:
+        fields, row = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else (), TABLE[cls._imitates]
+        names = dict.fromkeys((*(field.name for field in fields), *row.attributes))
+        cls._quadrat_guarded = tuple(name for name in names if name not in row.unguarded)
+    return cls._quadrat_guarded  # type: ignore[no-any-return]
 
 
 def parameters_of(cls: type[Any]) -> Mapping[str, inspect.Parameter]:

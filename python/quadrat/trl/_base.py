@@ -29,7 +29,6 @@ _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("comp
 class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
-    _replaces: ClassVar[str] = "TRL"
     _quadrat_instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
 
 

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
+from trl.trainer.utils import pad
 
+from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
+
+Row("trl.dpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
 
 @dataclass
@@ -37,6 +41,5 @@ class DataCollatorForPreference(PreferenceCollator, Original):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "trl.dpo"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
     _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

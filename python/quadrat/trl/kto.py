@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Original
+from trl.trainer.utils import pad
 
+from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 if isinstance(Original(pad_token_id=0)([{"prompt_ids": [1], "completion_ids": [2], "label": True}])["label"], list):
     raise ImportError("the labels of this TRL are a list")  # in 1.8
+
+
+Row("trl.kto", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
 
 @dataclass
@@ -36,7 +41,6 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "trl.kto"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = tuple(
         Numbers(name, optional=name != "label") for name in ("ref_logps", "ref_KL_logps", "label")
     )

@@ -11,14 +11,16 @@ from trl.trainer.utils import pad as _original
 
 from quadrat import _core
 from quadrat.installed import imitated
+from quadrat.installed.imitated import Row, code_of_trl
 from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, raise_saying, rounded_up
+from quadrat.planning.fallback import FallBack, raise_saying, require_known, rounded_up
 from quadrat.support import kinds, memory
 from quadrat.support.columns import DEEP, TENSOR
 from quadrat.support.tensors import NotOnCpu, recording, require_plain_tensors
 
 Original: Any = _original
+Row("trl.pad", code_of_trl(_original))
 _named: Any = type("pad", (), {"_imitates": "trl.pad"})()
 
 
@@ -52,8 +54,7 @@ def pad(
         tensor([[5, 6, 7],
                 [0, 0, 8]])
     """
-    known = not of_reference() and imitated.unknown(_named._imitates) is None
-    padded = _padded(tensors, padding_value, padding_side, pad_to_multiple_of) if known else None
+    padded = None if of_reference() else _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
     if padded is None:
         try:
             padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
@@ -84,6 +85,7 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
         return None
     try:
+        require_known(_named._imitates, "pt")
         require_plain_tensors()
         width, fill = rounded_up(longest, multiple), _fill_of(value, repr(value), kind)
     except (NotOnCpu, FallBack):

@@ -7,8 +7,12 @@ from typing import ClassVar
 
 import torch
 from trl.trainer.reward_trainer import DataCollatorForPreference as Original
+from trl.trainer.utils import pad
 
+from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
+
+Row("trl.reward", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
 
 @dataclass
@@ -31,6 +35,5 @@ class DataCollatorForPreference(PreferenceCollator, Original):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "trl.reward"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
     _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
+from trl.trainer.utils import pad
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
+from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
@@ -22,6 +24,9 @@ from quadrat.support.memory import interop
 from quadrat.trl._base import TrlCollator, require_ints, require_token
 
 _IGNORED = -100
+
+
+Row("trl.sft", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
 
 @dataclass
@@ -56,10 +61,6 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "trl.sft"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *("pad_token_id", "padding_free", "pad_to_multiple_of", "padding_is_one_sequence", "deferred"),
-        *(name for name in ("return_position_ids",) if name in Original.__dataclass_fields__),
-    )
 
     def _is_own(self, features: Any) -> bool:
         return self.padding_is_one_sequence

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as Original
+from trl.trainer.utils import pad
 
+from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, PreferenceCollator
+
+Row("trl.tpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
 
 @dataclass
@@ -35,7 +39,6 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "trl.tpo"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
 
     @property
     def _rows(self) -> tuple[Joined, ...]:  # type: ignore[override]
