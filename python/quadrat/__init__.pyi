@@ -1,4 +1,5 @@
 # The public names, and where each is at home: read at run time too.
+import quadrat.config  # noqa: F401 - reachable, and not one of the names that most users type
 from quadrat import batching as batching
 from quadrat import bert_padding as bert_padding
 from quadrat import data as data

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("batching", "config", "data", "deferred", "evaluation", "speech", "tokenizers", "varlen")
-# `quadrat.trl` is one too; not everybody has what its import needs.
+# `quadrat.trl` is one too; its dependencies are optional.
 PACKAGES = ("quadrat", *(f"quadrat.{name}" for name in _PACKAGES))
 # The names of each package and the module of each; that of a module is the package itself.
 HOMES: dict[str, dict[str, str]] = {}
@@ -20,7 +20,7 @@ _NEED_DATASETS = ("ArrowDataset", "patch_datasets")
 def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """`__all__`, `__getattr__` and `__dir__` of a package.
 
-    Modules load like names, and are not part of `__all__`: not everybody has what they need.
+    Modules load like names, and are not part of `__all__`: their dependencies are optional.
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module]
@@ -28,7 +28,7 @@ def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Ca
     listed = [name for name, home in homes.items() if home != package and name != "__version__"]
 
     def load_once(name: str) -> Any:
-        if name not in homes:
+        if name not in homes and f"{package}.{name}" not in PACKAGES:
             elsewhere = [f"; it is {home}.{name}" for home in _homes_of(name)]
             raise AttributeError(f"module {package!r} has no attribute {name!r}{''.join(elsewhere)}")
         from quadrat.support.extras import needs

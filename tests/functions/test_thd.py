@@ -34,7 +34,7 @@ def expected_of(bounds, columns, fills, *, multiple, rest, start, continues):
     for row, length in enumerate(lengths):
         for place in range(starts[row + 1] - starts[row]):
             gap = place >= length
-            positions.append(0 if gap and not continues else start + place)
+            positions.append(start if gap and not continues else start + place)
             sequences.append(-1 if gap else row)
             gaps.append(gap)
     values = []

@@ -24,6 +24,7 @@ import transformers
 
 import quadrat
 from quadrat._names import PACKAGES
+from support.isolated import python
 from support.public import MODULES
 
 RECORDED = Path(__file__).with_name("public_surface.txt")
@@ -132,6 +133,12 @@ def test_the_site_shows_the_real_signature(path: str) -> None:
     if ".trl." in path:
         pytest.importorskip("trl")
     assert SHOWN.get(path) == signature(path), "this file records it: see above"
+
+
+def test_what_the_site_shows_is_reachable_from_the_package() -> None:
+    """In a new process, where no module of the package was imported."""
+    paths = [path.partition(".")[2] for path in DOCUMENTED if ".trl." not in path and ".ray." not in path]
+    python("-c", f"import operator, quadrat\nfor path in {paths}: operator.attrgetter(path)(quadrat)")
 
 
 def test_signatures_are_python() -> None:

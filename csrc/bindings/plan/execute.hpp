@@ -62,7 +62,7 @@ struct BatchLayout {
     py::object separator;      // of flat outputs
     std::int64_t start;        // of the positions in each row
     // Of flat outputs: what the place of each row is a multiple of, 0 where rows have none of their own; the length of
-    // all, 0 for what there is; and whether positions go on through the padding, where they are 0 otherwise.
+    // all, 0 for what there is; and whether positions go on through the padding, where they are `start` otherwise.
     std::int64_t align_to = 0;
     std::int64_t total = 0;
     bool continue_positions = true;

@@ -123,10 +123,9 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
     const std::int64_t* const lengths = apart.data();
     switch (step.action) {
         case Action::positions: {
-            const std::int64_t none = 0;
             const Status status = position_ids(counted, layout_.start, static_cast<std::int64_t*>(out), extent);
             return status && !layout_.continue_positions
-                       ? fill_ends(span_of(start), lengths, 1, Kind::int64, &none, out, extent)
+                       ? fill_ends(span_of(start), lengths, 1, Kind::int64, &layout_.start, out, extent)
                        : status;
         }
         case Action::sequences:

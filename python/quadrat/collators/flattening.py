@@ -81,8 +81,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             for padding.
         total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of
             boundaries too, use `quadrat.batching.FixedShapes`.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there. Code that
-            detects rows by restarting positions counts the padding as part of the last row, or each token as a row.
+        continue_positions: whether `position_ids` continue through the padding; otherwise all are `position_ids_start`
+            there. Code that detects rows by restarting positions counts the padding as part of the last row, or each
+            token of it as a row.
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as

@@ -68,7 +68,7 @@ def align(
         padding_value: the value of the padding, or a list with one for each column.
         position_ids_start: the position of the first token of each sequence.
         continue_positions: whether positions continue through the padding, so that code that detects sequences by
-            restarting positions finds the right number; otherwise they are 0 there.
+            restarting positions finds the right number; otherwise they are `position_ids_start` there.
 
     Returns:
         An `Aligned`; its `values` are a tuple.

@@ -111,8 +111,8 @@ def flatten(
             for FP8. `pad_to_multiple_of` must be a multiple of it; what it or `total_length` adds belongs to the last
             row.
         total_length: instead of `pad_to_multiple_of`, the total. `quadrat.batching.FixedShapes` fixes all shapes.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and code
-            that finds rows where positions restart counts each token of it as a row.
+        continue_positions: whether `position_ids` continue through the padding; otherwise all are
+            `position_ids_start` there, and code that finds rows where positions restart counts each one as a row.
         kwargs_for: return a dict of `values`, `position_ids`, `seq_idx`, and the boundaries under the names of a
             consumer. "transformers": `cu_seq_lens_q` and `_k`, `max_length_q` and `_k`. "varlen_attn", of torch:
             `cu_seq_q` and `_k`, `max_q` and `_k`. "flash_attn": `cu_seqlens_q` and `_k`, `max_seqlen_q` and `_k`.
@@ -178,7 +178,7 @@ def _flatten_on_gpu(ragged: Ragged, how: Placement, padding_value: Any) -> Any:
         raise OverflowError(f"position_ids_start={how.start} leads to positions beyond int64")
     flat = _device.flatten(ragged.values, ragged.offsets, total, start=how.start, padding_value=padding_value)
     if not how.continues:
-        flat[1][flat[2] < 0] = 0
+        flat[1][flat[2] < 0] = how.start
     return Flattened(*flat, longest)
 
 

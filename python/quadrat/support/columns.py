@@ -89,7 +89,7 @@ class BatchLayout(NamedTuple):
     start: int = 0  # of positions
     align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
     total: int = 0  # of rows that are joined; 0: what they take
-    continue_positions: bool = True  # whether positions go on through the padding; else they are 0 there
+    continue_positions: bool = True  # whether positions go on through the padding; else they are `start` there
     choices: int = 0  # of multiple choice: how many rows each example has
     completions: int = 0  # of preferences: how many columns hold completions
     prompts: bool = False  # whether a column of prompts is before them
