@@ -50,6 +50,7 @@ def assert_goes_on(folder, stream, stops, options, **resumed):
         ("packs", [7], PERSISTENT | ACCUMULATED),
         ("3 shards", [21], WORKERS),
         ("no state", [19], PLAIN),
+        ("concatenated", [11], WORKERS),  # each has no shard of one part
     ],
 )
 def test_goes_on(tmp_path, stream, stops, options):

@@ -3,7 +3,9 @@
 import itertools
 import pickle
 from types import SimpleNamespace
+from unittest import mock
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -84,6 +86,37 @@ def test_packs_hold_what_they_may_and_rows_come_once(lengths, window, limit, ove
         starts = [range(0, max(length, 1), limit) for length in lengths]
         expected = [row["input_ids"][at : at + limit] for row, ats in zip(rows, starts, strict=True) for at in ats]
     assert documents(map(said, packs)) == sorted(expected)
+
+
+@given(
+    shards=st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    workers=st.integers(1, 3),
+    is_mapped=st.booleans(),
+    epoch=st.integers(0, 1),
+)
+def test_workers_of_concatenated_datasets_resume(shards, workers, is_mapped, epoch):
+    """Those that have no shard of one part, too."""
+
+    def stream():
+        rows = datasets.Dataset.from_list(rows_of(LENGTHS[:15]))
+        parts = [rows.to_iterable_dataset(num_shards=count) for count in shards]
+        dataset = datasets.concatenate_datasets(parts)
+        dataset = dataset.map(lambda row: {"more": row["number"]}) if is_mapped else dataset
+        made = quadrat.BatchedStream(dataset, LIMIT, window=4)
+        made.set_epoch(epoch)
+        return made
+
+    for number in range(workers):
+        info = SimpleNamespace(id=number, num_workers=workers, seed=0)
+        with mock.patch.object(torch.utils.data, "get_worker_info", lambda info=info: info):
+            items, states = [], []
+            for item in (whole := stream()):
+                items.append(said(item))
+                states.append(whole.state_dict())
+            for count, state in list(enumerate(states, 1))[::3]:
+                again = stream()
+                again.load_state_dict(state)
+                assert [said(item) for item in again] == items[count:]
 
 
 def test_pieces_are_of_all_tokens():

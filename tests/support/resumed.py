@@ -62,6 +62,7 @@ STREAMS = {
     "batches": lambda: quadrat.BatchedStream(of_datasets(4), WIDTH, window=12),
     "packs": lambda: quadrat.data.PackedStream(of_datasets(4), 16, window=12),
     "3 shards": lambda: of_datasets(3),
+    "concatenated": lambda: datasets.concatenate_datasets([of_datasets(1), of_datasets(1)]),
     "1 shard": lambda: of_datasets(1),
     "mapped": lambda: of_datasets(3).map(lambda rows: {"more": rows["input_ids"]}, batched=True, batch_size=7),
     "buffer": lambda: of_datasets(3).shuffle(seed=3, buffer_size=10),
@@ -135,7 +136,7 @@ def train(
     """A Trainer after its steps: `record` has [step, rows] of each batch, and `epochs` [step, epoch] of each step."""
     dataset = STREAMS[stream]() if isinstance(stream, str) else stream
     length = {"num_train_epochs": 3} if stream == "rows by tokens" else {"max_steps": 40}
-    size = 3 if str(stream) in ("3 shards", "1 shard", "mapped", "buffer", "no state") else 1
+    size = 3 if str(stream) in ("3 shards", "concatenated", "1 shard", "mapped", "buffer", "no state") else 1
     given = {"save_strategy": "steps", "save_steps": 1000, "per_device_train_batch_size": size, **length, **options}
     ends = Ends(stop, kill)
     callbacks = [ends] if callback is None or stream == "rows by tokens" else [callback(), ends]

@@ -139,6 +139,8 @@ class Packing(NamedTuple):
         """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long."""
         # order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
         require_rows(lengths, "pack")
+        if self.overlong == "error":
+            pieces_of(lengths, self.max_length, self.overlong)  # names a row before rows are exchanged
         moved, counts = None, self.counts
         if counts is not None and len(counts) != len(lengths):
             raise ValueError(f"there are {len(counts)} counts for {len(lengths)} rows")

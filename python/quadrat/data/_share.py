@@ -60,8 +60,7 @@ class Share:
                 dataset._distributed = given._distributed  # to split by one would share `take` and `skip` among shards
             dataset._ex_iterable = own_examples(dataset._ex_iterable)
             dataset.set_epoch(epoch)
-            if state is not None:
-                dataset.load_state_dict(copy.deepcopy(state))
+            if state is not None and begins_at(dataset, state):
                 first = 0
             if keeps_its_place(dataset._ex_iterable):
                 self._source = dataset
@@ -130,6 +129,20 @@ def own_examples(examples: Any) -> Any:
             many = isinstance(found, (list, tuple))
             setattr(made, name, [*map(own_examples, found)] if many else own_examples(found))
     return made
+
+
+def begins_at(dataset: Any, state: Any) -> bool:
+    """Have a dataset begin at a state. False if it begins anew: `datasets` cannot load some states of workers.
+
+    It loads them into all parts of a concatenated dataset before it gives a worker its own.
+    """
+    dataset.load_state_dict(copy.deepcopy(state))
+    try:
+        getattr(dataset, "_prepare_ex_iterable_for_iteration", lambda: None)()
+    except (IndexError, KeyError):
+        dataset.load_state_dict(None)
+        return False
+    return True
 
 
 def keeps_its_place(examples: Any) -> bool:

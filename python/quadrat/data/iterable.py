@@ -146,39 +146,62 @@ class _ArrowRows(_InArrow, _Arrow):  # type: ignore[misc]
                 state["shard_example_idx"] = 0
 
 
+class _Cursor:
+    """A place in tables: the state of a `_Rebatched` of batches of one row, with the state of its tables.
+
+    The state names a place before a table, and the rows since then. While the first row of a table is given, it is the
+    place before the last table, so that rows are counted from there; afterwards, and with further rows, that before
+    this one.
+    """
+
+    def __init__(self, rebatched: Any) -> None:
+        self._state, self._tables = rebatched._state_dict, rebatched.ex_iterable
+        self._row = self._since = 0  # rows of this table, and since the place
+        self._left, self._place = 0, None  # rows to pass over, and the place before this table
+        if self._state:
+            if self._state["previous_state"]:
+                self._tables.load_state_dict(self._state["previous_state"])
+            self._left = self._state["num_chunks_since_previous_state"]
+            self._state["previous_state"] = self._place = self._tables.state_dict()
+
+    def tables(self) -> Iterator[tuple[Any, pa.Table, int]]:
+        """The key of each table, the table, and the first row to give."""
+        for key, table in self._tables.iter_arrow():
+            self._row = min(self._left, len(table))
+            self._left, self._since = self._left - self._row, self._since + self._row
+            yield key, table, self._row
+            if self._state:
+                self._place = self._tables.state_dict()
+
+    def pass_on(self, count: int) -> None:
+        """So many rows are given."""
+        if count > 1:
+            self.settle()
+        self._row, self._since = self._row + count, self._since + count
+        if self._state:
+            self._state["batch_idx"] += count
+            self._state["num_chunks_since_previous_state"] = self._since
+
+    def settle(self) -> None:
+        """The rows have been given, and another one is asked for."""
+        self._since = self._row
+        if self._state:
+            self._state["previous_state"], self._state["num_chunks_since_previous_state"] = self._place, self._row
+
+
 class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
-    """The rows of tables, cast to features; the state names a place before a table, and how many were given since."""
+    """The rows of tables, cast to features."""
 
     def __iter__(self) -> _Examples:
-        state, tables = self.ex_iterable._state_dict, self.ex_iterable.ex_iterable
-        given, before, read = 0, None, _reader(lambda tables: _Formatted.__iter__(self._over(tables)), 1)
+        cursor, read = _Cursor(self.ex_iterable), _reader(lambda tables: _Formatted.__iter__(self._over(tables)), 1)
         schema = self.features.arrow_schema if self.features else None
         self._decodes = any(map(require_decoding, (self.features or {}).values()))
-        if state:
-            if state["previous_state"]:
-                tables.load_state_dict(state["previous_state"])
-            given = state["num_chunks_since_previous_state"]
-            state["previous_state"] = before = tables.state_dict()
-        start, counted = given, 0
-        for key, table in tables.iter_arrow():
-            first = min(start, len(table))
-            start, counted, number = start - first, counted + first, first
+        for key, table, first in cursor.tables():
             for count, parts in self._cast_parts_of(key, table, first, schema, read):
                 for part in parts:
-                    number += count
-                    counted = counted + 1 if count == 1 else number
-                    if state:
-                        state["batch_idx"] += count
-                        state["num_chunks_since_previous_state"] = counted
-                        if count > 1:
-                            state["previous_state"] = before
+                    cursor.pass_on(count)
                     yield str(key), part
-                    counted = number
-                    if state:
-                        state["previous_state"] = before
-                        state["num_chunks_since_previous_state"] = number
-            if state:
-                before = tables.state_dict()
+                    cursor.settle()
 
     def _cast_parts_of(self, key: Any, table: pa.Table, first: int, schema: pa.Schema | None, read: _Read) -> _Parts:
         if first == len(table):

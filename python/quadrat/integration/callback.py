@@ -53,7 +53,7 @@ class SetEpochCallback(TrainerCallback):
             return
         from quadrat.integration.resume import STORED, Tracker
 
-        tracker = Tracker.of(loader, args, state)
+        tracker = Tracker.follow(loader, args, state)
         if tracker is not None:
             self._tracker = tracker
             if state.global_step:

@@ -106,13 +106,10 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
 
 
 def whole(value: Any, name: str) -> int:
-    """An integer as an int. Raises TypeError for others, floats among them."""
-    if isinstance(value, int):
-        return value
-    try:
+    """An integer as an int. Raises TypeError for others, bools and floats among them."""
+    if hasattr(value, "__index__") and not isinstance(value, bool):
         return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {value!r}") from None
+    raise TypeError(f"{name} must be an int, not {value!r}")
 
 
 def is_left(side: str) -> bool:
