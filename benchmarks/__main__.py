@@ -39,7 +39,9 @@ def said(record: dict[str, Any]) -> str:
     for name, found in record.get("ways", {}).items():
         what, value = next(iter(found.items()))
         shown = time(value) if what == "ns" else f"{value:,.0f} {what}"
-        parts.append(f"{name} {shown}" + (f" ({times(found['ratio'])})" if "ratio" in found else ""))
+        busy = found.get("busy_cpu_ratio")
+        more = f"; the machine was busy: {times(busy)} of CPU time" if busy else ""
+        parts.append(f"{name} {shown}" + (f" ({times(found['ratio'])}{more})" if "ratio" in found else ""))
     return ", ".join(parts) or ", ".join(f"{name} {value}" for name, value in record.items())
 
 

@@ -31,7 +31,7 @@ def load(name: str, part: str | None = None) -> list[Record]:
     return [case for case in document(name)["cases"] if part is None or case["part"] == part]
 
 
-def on_both(name: str, part: str) -> list[Record]:
+def on_both(name: str, part: str | None = None) -> list[Record]:
     """Those of a CPU and of a GPU, which each case says."""
     return [{"place": place, **case} for place, of in (("CPU", ""), ("GPU", "_cuda")) for case in load(name + of, part)]
 
@@ -135,17 +135,9 @@ def collators(*suites: str, other: str = "transformers") -> None:
         print(f"\n{where}{measured_on(suite)}")
 
 
-def audio(part: str) -> None:
-    """A batch of clips, or a call of each extractor: the fastest gain first, and which were not timed."""
-    cases = [case | {"case": case["case"].removesuffix("FeatureExtractor")} for case in load("audio", part)]
-    timed = [case for case in cases if "ways" in case]
-    if part == "extractors":
-        timed.sort(key=lambda case: -measured(case, "transformers", "ratio"))
-    put("| transformers | quadrat | speed-up", timed, fact("case"), *BOTH)
-    print(f"\n{measured_on('audio')}\n" if part == "batches" else "\nNot timed:\n")
-    for case in cases:
-        if "not_timed" in case:
-            print(f"- {case['case']}: {case['not_timed']}")
+def audio() -> None:
+    put("| transformers | quadrat | speed-up", load("audio"), fact("case"), *BOTH)
+    print(f"\n{measured_on('audio')}")
 
 
 def growth() -> None:
@@ -208,20 +200,10 @@ def plans() -> None:
     )
 
 
-def containers() -> None:
-    put(
-        "steps | transformers | quadrat | speed-up | transformers, every 20 | quadrat, every 20 | speed-up",
-        crossed(load("gather", "containers"), "steps", "every"),
-        fact("steps"),
-        *(lambda row, cell=cell, every=every: cell(row.get(every)) for every in (None, 20) for cell in BOTH),
-        texts=0,
-    )
-
-
 def unpad() -> None:
     ways = ("lengths", "mask", "indexing")
     cells = *map(fact, ("tokens", "rows", "inner")), *(ratio(way, 1) for way in ways)
-    put(f"tokens | rows | numbers a token | {' | '.join(ways)}", load("gather", "unpad"), *cells, texts=0)
+    put(f"tokens | rows | numbers a token | {' | '.join(ways)}", load("unpad"), *cells, texts=0)
 
 
 def bandwidth(name: str) -> None:
@@ -256,18 +238,9 @@ def bert_padding(name: str) -> None:
 def block_masks() -> None:
     put(
         "| tokens | documents | window | `create_block_mask` | compiled | quadrat | speed-up over compiled",
-        on_both("varlen_masks", "masks"),
+        on_both("varlen_masks"),
         *map(fact, ("place", "tokens", "documents", "window")),
         *(taken("eager"), *against("compiled")),
-    )
-
-
-def context_parallel() -> None:
-    put(
-        "| sequences | plain PyTorch | quadrat | speed-up",
-        (case for case in on_both("varlen_masks", "context_parallel") if case["sequences"] == 512),
-        lambda case: f"{case['place']}, `{case['function']}`",
-        *(fact("sequences"), *against("plain PyTorch")),
     )
 
 
@@ -324,7 +297,7 @@ def behind() -> None:
     named += [(case["case"], case) for case in load("batching", "times")]
     named += [(f"GPU: {case['of']}", case) for case in load("cuda", "compare")]
     named += [(f"{case['place']}: {case['case']}", case) for case in on_both("varlen", "bert_padding")]
-    for case in on_both("varlen_masks", "masks"):
+    for case in on_both("varlen_masks"):
         compiled = {"`create_block_mask`, compiled": case["ways"]["compiled"]}
         named.append((f"{case['place']}: block mask, {case['tokens']:,} tokens", {"ways": compiled}))
     all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
@@ -344,7 +317,6 @@ def old_major() -> None:
 WAYS = {
     "transformers": "transformers, random batches",
     "quadrat": "quadrat, the same batches",
-    "grouped": "quadrat, grouped by length",
     "budget": "quadrat, token budget",
 }
 
@@ -380,7 +352,7 @@ def front() -> None:
         "mask for MLM, an unchanged `datasets.Dataset`": arrow["fetch and mask"],
     }
     lines = [[text, *(cell(case) for cell in BOTH)] for text, case in rows.items()]
-    labels = {"quadrat": "the same batches", "grouped": "grouped by length", "budget": "batches by token budget"}
+    labels = {"quadrat": "the same batches", "budget": "batches by token budget"}
     for way, text in labels.items():
         spent = [f"{epoch[each]['ns'] / 1e9:.1f} s" for each in ("transformers", way)]
         lines.append([f"an epoch of training, {text}", *spent, sooner(epoch[way])])

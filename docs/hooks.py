@@ -18,6 +18,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(?=[)#\s])")
+_MENU = re.compile(r'(?<=class="md-ellipsis">)[^<]+')
+_JOINT = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[_.])(?=\w)")  # between words of a name
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 # Where files of the repository are on the site; files in docs/ keep their places.
 PLACES = {
@@ -83,6 +85,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         notebook = posixpath.basename(place).replace(".md", ".ipynb")
         parts.append(f"\n\n[Download this page as a notebook]({notebook})\n")
     return "".join(parts)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Let names in menus break between their words."""
+    return _MENU.sub(lambda name: _JOINT.sub("<wbr>", name[0]), output)
 
 
 def example(path: Path) -> str:

@@ -1,10 +1,7 @@
-"""Audio: batches of `pad`, of speech collators and of feature extractors, by the time of the processor."""
+"""Audio: batches of `feature_extractor.pad` and of speech collators, by the time of the processor."""
 
-import contextlib
-import importlib
-import pkgutil
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,16 +10,11 @@ import numpy as np
 import torch
 import transformers
 from tokenizers import Tokenizer, models
-from transformers import SequenceFeatureExtractor
 
 import quadrat
 from benchmarks.measure import Case, Cases, Way, processor
 
 RATE = 16_000
-RANDOM = ("UnivNetFeatureExtractor",)
-TORCH_ONLY = tuple(
-    f"{name}FeatureExtractor" for name in ["CohereAsr", "OmniASR", "PocketTTS", "VibeVoiceAcousticTokenizer"]
-)
 
 
 def clips(count: int, seconds: tuple[float, float]) -> list[np.ndarray[Any, Any]]:
@@ -52,10 +44,10 @@ def copied(made: Any, features: Any) -> Any:
     return batch
 
 
-def patched(part: str, plain: Callable[[], Any], ours: Callable[[], Any] | None = None) -> Case:
+def patched(plain: Callable[[], Any], ours: Callable[[], Any] | None = None) -> Case:
     """The same calls without quadrat's patches and with them."""
     ways = {"transformers": plain, "quadrat": Way(ours or plain, around=quadrat.patch_transformers)}
-    return Case(ways, {"part": part}, stopwatch=processor, rounds=15)
+    return Case(ways, stopwatch=processor, rounds=15)
 
 
 def rows() -> list[dict[str, Any]]:
@@ -69,49 +61,14 @@ def batch(masked: bool, collator: Any, form: str | None = None) -> Case:
     made = processor_of(return_attention_mask=masked)
     if collator is None:
         sounds = [{"input_values": row["input_values"]} for row in rows()]
-        return patched("batches", partial(made.feature_extractor.pad, sounds, return_tensors="pt"))
+        return patched(partial(made.feature_extractor.pad, sounds, return_tensors="pt"))
     types = {"input_values": datasets.Value("float32"), "labels": datasets.Value("int64")}
     features = datasets.Features({name: datasets.Sequence(value) for name, value in types.items()})
     stored = datasets.Dataset.from_list(rows() * 2, features=features).with_format(form)
     places = list(np.random.default_rng(0).permutation(16))
     theirs = partial(copied, made)
     ours = theirs if collator is copied else collator(made)
-    return patched("batches", *(lambda one=one: one(stored.__getitems__(places)) for one in (theirs, ours)))
-
-
-def classes() -> Iterator[Any]:
-    """The extractors of the installed transformers that pad with the base class."""
-    for module in pkgutil.iter_modules(transformers.models.__path__):
-        name = f"transformers.models.{module.name}.feature_extraction_{module.name}"
-        with contextlib.suppress(ImportError):
-            for value in vars(importlib.import_module(name)).values():
-                if isinstance(value, type) and issubclass(value, SequenceFeatureExtractor) and value.__module__ == name:
-                    yield value
-
-
-def extractor(cls: Any) -> Case:
-    """`feature_extractor(clips, padding=True)`, made of its default options, or why it is not timed."""
-    if cls.pad is not SequenceFeatureExtractor.pad:
-        return not_timed("has a pad of its own")
-    if cls.__name__ in RANDOM:
-        return not_timed("no two calls give the same")
-    own = clips(8, (1, 5))
-    options = {"padding": True, "return_tensors": "pt" if cls.__name__ in TORCH_ONLY else "np"}
-
-    def call() -> Any:
-        np.random.seed(0)  # two of them draw
-        return made([clip.copy() for clip in own], sampling_rate=getattr(made, "sampling_rate", RATE), **options)
-
-    try:
-        made = cls()
-        call()
-    except Exception as error:
-        return not_timed(f"{type(error).__name__}, {' '.join(str(error).split())[:80]}")
-    return patched("extractors", call)
-
-
-def not_timed(why: str) -> Case:
-    return Case(facts={"part": "extractors", "not_timed": why})
+    return patched(*(lambda one=one: one(stored.__getitems__(places)) for one in (theirs, ours)))
 
 
 def cases(*, quick: bool) -> Cases:
@@ -124,4 +81,4 @@ def cases(*, quick: bool) -> Cases:
             "DataCollatorCTCWithPadding, a Dataset": (quadrat.speech.DataCollatorCTCWithPadding,),
         }.items():
             found[name + said] = partial(batch, masked, *made)
-    return found | {cls.__name__: partial(extractor, cls) for cls in classes()}
+    return found

@@ -1,9 +1,9 @@
-"""Which rows go together: lengths, grouped indices, batches of a token budget and packs, beside the references.
+"""Which rows go together: lengths, batches of a token budget and packs, beside the references.
 
 Rows have lengths from a lognormal distribution (mean 240 tokens, cut at 2,048; the seed is fixed). Where the reference
 takes long, it is timed once, or on a part and scaled: its name says so. `lengths` stands beside what the samplers of
-transformers do, grouped indices beside those of `LengthGroupedSampler`, `plan_packs` beside TRL's `_pack_bfd` on a
-table without tokens, and `pack_dataset` beside TRL's, each into a new file. "map alone" writes the same rows unchanged.
+transformers do, `plan_packs` beside TRL's `_pack_bfd` on a table without tokens, and `pack_dataset` beside TRL's, each
+into a new file. "map alone" writes the same rows unchanged.
 """
 
 import contextlib
@@ -15,14 +15,11 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
-import torch
 import trl
-from transformers import trainer_pt_utils
 from trl.data_utils import _pack_bfd
 
 import quadrat
 from benchmarks.measure import ONCE, Case, Cases, Way
-from quadrat.batching.samplers import get_length_grouped_indices
 
 LONGEST, BUDGET, BATCH = 2048, 16_384, 32
 PART = 20_000  # rows that the reference measures
@@ -59,18 +56,6 @@ def measured_lengths(rows: int, *, shuffle: bool) -> Case:
     reference = Way(by_rows, every=ONCE, scale=rows / part)
     ways = {f"transformers, {part:,} rows, scaled": reference, "quadrat": lambda: quadrat.lengths(given)}
     return job(lengths, ways, check)
-
-
-def grouped(rows: int) -> Case:
-    lengths = row_lengths(rows)
-    given = lengths.tolist()
-
-    def indices(group: Callable[..., list[int]], those: Any) -> list[int]:
-        return group(those, BATCH, generator=torch.Generator().manual_seed(0))
-
-    reference = Way(partial(indices, trainer_pt_utils.get_length_grouped_indices, given), every=ONCE)
-    ways = {"transformers, once": reference, "quadrat": partial(indices, get_length_grouped_indices, lengths)}
-    return job(lengths, ways)
 
 
 def budget(rows: int, *, listed: bool) -> Case:
@@ -162,7 +147,6 @@ def cases(*, quick: bool) -> Cases:
     found: Cases = {
         "lengths": partial(measured_lengths, to_measure, shuffle=False),
         "lengths, shuffled": partial(measured_lengths, to_measure, shuffle=True),
-        "grouped indices": partial(grouped, to_measure),
         "token budget, plan": partial(budget, to_plan, listed=False),
         "token budget, plan and lists of rows": partial(budget, to_plan, listed=True),
     }

@@ -1,9 +1,9 @@
 """The whole loop: dataset, DataLoader and training step, an epoch at a time, and the CPU time of an epoch.
 
 A small BERT learns the package that a docstring comes from, in random batches of 32 from a plain `datasets.Dataset` by
-the collators of transformers and of quadrat, whose losses must be the same; then with `LengthGroupedSampler`, and with
-`TokenBudgetBatchSampler`, whose batches compute as many tokens as a random one does on average; and once more without a
-model. Each epoch runs in a process of its own, whose CPU time counts the workers'.
+the collators of transformers and of quadrat, whose losses must be the same; then with `TokenBudgetBatchSampler`, whose
+batches compute as many tokens as a random one does on average; and once more without a model. Each epoch runs in a
+process of its own, whose CPU time counts the workers'.
 """
 
 import resource
@@ -38,12 +38,6 @@ def random_batches(_: Any) -> dict[str, Any]:
     return {"batch_size": ROWS, "shuffle": True, "generator": torch.Generator().manual_seed(0)}
 
 
-def grouped(rows: Any) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(0)
-    order = quadrat.batching.LengthGroupedSampler(ROWS, lengths=quadrat.lengths(rows).tolist(), generator=generator)
-    return {"batch_size": ROWS, "sampler": order}
-
-
 def budget(rows: Any) -> dict[str, Any]:
     lengths = quadrat.lengths(rows)
     drawn = np.random.default_rng(0).permutation(lengths)
@@ -55,7 +49,6 @@ def budget(rows: Any) -> dict[str, Any]:
 WAYS: dict[str, tuple[Any, Callable[[Any], dict[str, Any]]]] = {
     "transformers": (transformers, random_batches),
     "quadrat": (quadrat, random_batches),
-    "grouped": (quadrat, grouped),
     "budget": (quadrat, budget),
 }
 

@@ -1,6 +1,6 @@
 """Code that quadrat replaces, at sizes from 1 to 512: no replacement may be slower.
 
-Containers of evaluations, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, collators
+`concat_padded`, lengths, `tokenizer_pad`, streams, access to datasets, code that reads rows itself, collators
 made for each batch, and rows of many classes. The status is 1 if a ratio is below 0.95, and the difference a
 microsecond or more. Rows of some classes fall back, which costs a few microseconds: they are in batches of 128 or more.
 """
@@ -27,7 +27,7 @@ import transformers
 from datasets.iterable_dataset import ArrowExamplesIterable
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithPadding
-from transformers.trainer_pt_utils import EvalLoopContainer, nested_concat
+from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from benchmarks.measure import Call, Case, Cases, Way
@@ -56,31 +56,10 @@ def rows_of(size: int) -> list[dict[str, list[int]]]:
     return [{"input_ids": [2] * length, "attention_mask": [1] * length} for length in lengths]
 
 
-def evaluated(make: Callable[[], Any], batch: Any, steps: int, every: int | None) -> Any:
-    container = make()
-    for step in range(1, steps + 1):
-        container.add(batch)
-        if every is not None and step % every == 0:
-            container.to_cpu_and_numpy()
-    return container.get_arrays()
-
-
-def evaluations(size: int) -> dict[str, Case]:
-    kinds = {
-        "logits": torch.zeros(8, 2),
-        "losses": torch.zeros(8),
-        "logits and losses": (torch.zeros(8, 2), torch.zeros(8)),
-        "tokens": torch.zeros(8, 64, 4),
-    }
+def concatenations(size: int) -> dict[str, Case]:
     two = [torch.zeros(size, 2), torch.ones(size, 2)]
-    found = {"concat_padded of two": pair(partial(nested_concat, *two), partial(quadrat.evaluation.concat_padded, two))}
-    for name, batch in kinds.items():
-        for every, moved in ((None, ""), (10, ", moved every 10")):
-            containers = EvalLoopContainer, quadrat.evaluation.EvalLoopContainer
-            found[f"evaluation, {name}{moved}"] = pair(
-                *(partial(evaluated, each, batch, size, every) for each in containers)
-            )
-    return found
+    calls = partial(nested_concat, *two), partial(quadrat.evaluation.concat_padded, two)
+    return {"concat_padded of two": pair(*calls)}
 
 
 def lengths(size: int) -> dict[str, Case]:
@@ -270,7 +249,7 @@ def classes(size: int) -> dict[str, Case]:
 
 def cases(*, quick: bool) -> Cases:
     found: Cases = {}
-    for make in (evaluations, lengths, padding, streams, access, own_code, made_anew, classes):
+    for make in (concatenations, lengths, padding, streams, access, own_code, made_anew, classes):
         for size in SIZES[:2] if quick else SIZES:
             for name, case in make(size).items():
                 case.facts = {"name": name, "size": size}

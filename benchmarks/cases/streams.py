@@ -1,4 +1,4 @@
-"""Streams of `datasets`, for each row, and small batches from workers, for each batch."""
+"""Streams of `datasets`: the time of a row, and of going on behind many."""
 
 import json
 import tempfile
@@ -12,21 +12,16 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import transformers
 from accelerate import Accelerator, skip_first_batches
 from torch.utils.data import DataLoader
 
 import quadrat
-from benchmarks.measure import ONCE, Case, Cases, Way, processor, same, wall
+from benchmarks.measure import ONCE, Case, Cases, Way, same
 from benchmarks.workload import MIN_LENGTH, encode, pair, token_ids, tokenizer
 from quadrat.integration.resume import Tracker
-from quadrat.support import shared
-from quadrat.support.memory import interop
 
 BATCH = 32
 MAX_TOKENS = 8192
-SMALL = 4  # rows of a small batch from a worker
-BATCHES = 200
 
 
 @cache
@@ -88,37 +83,6 @@ def packs() -> Case:
     return planned(lambda: quadrat.data.PackedStream(stream, MAX_TOKENS), packed, quadrat.DataCollatorWithFlattening())
 
 
-@cache
-def workers() -> dict[str, Any]:
-    """Loaders of batches of three tensors, with a worker each."""
-    rows = stored().select(range(SMALL)).to_list()
-    usual = shared._BY_VALUE
-
-    def as_torch_sends(_: int) -> None:
-        interop().may_be_worker = False  # what quadrat asks whether this is a worker
-
-    def loader(module: Any, by_value: int, start: Any = None) -> Any:
-        shared._BY_VALUE = by_value  # workers are forked from here
-        collator = module.DataCollatorWithPadding(tokenizer())
-        options = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "fork"}
-        made = DataLoader([rows] * BATCHES, None, collate_fn=collator, worker_init_fn=start, **options)
-        next(iter(made))
-        shared._BY_VALUE = usual
-        return made
-
-    made = {
-        "transformers": loader(transformers, usual),
-        "quadrat, a descriptor for each tensor": loader(quadrat, usual, as_torch_sends),
-        "quadrat, one block of shared memory": loader(quadrat, -1),
-        "quadrat": loader(quadrat, usual),
-    }
-    return {name: lambda one=one: one for name, one in made.items()}
-
-
-def sent(stopwatch: Any) -> Case:
-    return drained(workers(), BATCHES, stopwatch=stopwatch, check=lambda: agree(workers()))
-
-
 def resumed(rows: int) -> Case:
     """The first batch of a Trainer that goes on behind so many rows of a stream on disk."""
     folder, draw = tempfile.TemporaryDirectory(), np.random.default_rng(0)
@@ -159,7 +123,5 @@ def cases(*, quick: bool) -> Cases:
         "DataLoader over an IterableDataset, a row": padded,
         "batches by token budget, a row": budget,
         "packs, a row": packs,
-        "a small batch from a worker": lambda: sent(wall),
-        "the same, processor time of the main process": lambda: sent(processor),
         f"a Trainer that goes on after {rows:,} rows on disk": lambda: resumed(rows),
     }

@@ -1,4 +1,4 @@
-"""FlexAttention's block mask, and context parallelism, beside torch and plain PyTorch, on the GPU where there is one.
+"""FlexAttention's block mask beside torch's, on the GPU where there is one.
 
 `document_block_mask` stands beside `torch.nn.attention.flex_attention.create_block_mask`, eager and compiled, with the
 mask function that quadrat's mask has; all tensors of the two must be equal.
@@ -20,7 +20,6 @@ GPU = "used"
 DEVICE = "cuda" if HAS_GPU else "cpu"
 TENSORS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 TENSORS += ("q_num_blocks", "q_indices", "full_q_num_blocks", "full_q_indices")
-CP_SIZE, CP_RANK = 4, 1
 
 
 def masks(tokens: int, documents: int, window: int | None) -> Case:
@@ -46,36 +45,8 @@ def masks(tokens: int, documents: int, window: int | None) -> Case:
             for tensor in TENSORS:
                 same(getattr(made, tensor), getattr(other, tensor), f"{tensor} of {name}")
 
-    facts = {"part": "masks", "device": DEVICE, "tokens": tokens, "documents": documents, "window": window}
+    facts = {"device": DEVICE, "tokens": tokens, "documents": documents, "window": window}
     return Case(ways, facts, check=check, stopwatch=device, rounds=50)
-
-
-def plain_slice(bounds: torch.Tensor, *columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    sizes = (bounds[1:] - bounds[:-1]) // (2 * CP_SIZE)
-    made = []
-    for column in columns:
-        chosen = []
-        for size, start in zip(sizes, bounds[:-1], strict=True):
-            for number in (CP_RANK, 2 * CP_SIZE - CP_RANK - 1):
-                chosen.append(torch.arange(start + number * size, start + (number + 1) * size, device=column.device))
-        made.append(column.index_select(1, torch.cat(chosen)))
-    return tuple(made)
-
-
-def sliced(sequences: int) -> Case:
-    lengths = np.random.default_rng(0).integers(1, 256, sequences)
-    bounds = torch.tensor(np.cumsum([0, *lengths]), device=DEVICE)
-    ids = torch.arange(int(bounds[-1]), device=DEVICE)
-    aligned = quadrat.varlen.align(bounds, ids, ids, pad_to_multiple_of=2 * CP_SIZE)
-    padded = aligned.cu_seqlens_padded
-    batch = [one[None] for one in (*aligned.values, aligned.position_ids)]
-    own = quadrat.varlen.context_parallel_slice
-    ways = {
-        "plain PyTorch": lambda: plain_slice(padded, *batch),
-        "quadrat": lambda: tuple(own(padded, *batch, dim=1, cp_size=CP_SIZE, cp_rank=CP_RANK)),
-    }
-    facts = {"part": "context_parallel", "function": own.__name__, "device": DEVICE, "sequences": sequences}
-    return Case(ways, {**facts, "tokens": len(ids)}, stopwatch=device, rounds=20)
 
 
 def cases(*, quick: bool) -> Cases:
@@ -86,4 +57,4 @@ def cases(*, quick: bool) -> Cases:
             masks, tokens, documents, window
         )
         for tokens, documents, window in sizes
-    } | {f"context_parallel_slice, {count} sequences": partial(sliced, count) for count in (64, 512)}
+    }

@@ -348,3 +348,15 @@ def test_more_kinds_than_are_kept():
     for _ in range(2):
         for number in range(80):
             assert_identical(reference, collator, [{f"x{number}": [1, number]} for _ in range(2)], calls=1)
+
+
+def test_known_batches_of_a_stream_are_not_looked_at_again(monkeypatch):
+    """As lists are: an item that is a whole batch, alone and as the one item that a DataLoader gives."""
+    rows = [{"input_ids": [5] * (1 + n % 7)} for n in range(40)]
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    batches = list(quadrat.BatchedStream(rows, 32))
+    expected = [collator(list(batch)) for batch in batches]
+    monkeypatch.setattr(quadrat.DataCollatorWithPadding, "_collate_anew", None)
+    for items in (batches, [[batch] for batch in batches]):
+        for batch, one in zip(items, expected, strict=True):
+            assert_same_batch(one, collator(batch))

@@ -100,6 +100,18 @@ def test_ways_are_measured_in_turn(measure):
     assert (rare["ns"], rare["ratio"]) == (65, pytest.approx(65 / 7))
 
 
+@pytest.mark.parametrize(("ns", "busy"), [(3000, True), (1200, False), (300, True)])
+def test_a_busy_machine_is_said(measure, ns, busy):
+    """By a stopwatch whose samples differ in time alone: quadrat is not slower, for CPU time counts."""
+    main = importlib.import_module("benchmarks.__main__")
+    samples = {"one": {"ns": ns, "cpu_ns": 1000}, "quadrat": {"ns": 1000, "cpu_ns": 1000}}
+    ways = {"one": lambda: "one", "quadrat": lambda: "quadrat"}
+    case = measure.Case(ways, stopwatch=lambda call, _: dict(samples[call()]), least=0.95)
+    record = measure.measure(case)
+    assert ("; the machine was busy: 1.0" in main.said(record)) == busy
+    assert not measure.slower(case, record)
+
+
 @pytest.mark.slow
 def test_all_ways_make_the_same_tensors(tmp_path):
     done = run("-m", "benchmarks", "peers", "--quick", "--out", tmp_path)

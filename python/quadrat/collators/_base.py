@@ -11,7 +11,7 @@ from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
+from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
@@ -80,7 +80,7 @@ class Collator(Remembering):
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
-        if type(features) is list and len(features) == 1:
+        if (kind := type(features)) is Batch or (kind is list and len(features) == 1):
             features = unwrapped(features)
         name = "_quadrat_pt" if framework == "pt" else self._memory_of(framework)
         run = self.__dict__.get(name) or self._adopted(name)

@@ -34,7 +34,7 @@ class _Unwrapped(Around):
 
 
 def batch_by_tokens(
-    trainer: Any,
+    trainer: Trainer | DataLoader[Any],
     max_tokens: int | Literal["auto"] = "auto",
     *,
     lengths: Any = None,
