@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 
 
 class SetEpochCallback(TrainerCallback):
-    """Have what a Trainer trains on be that of its epoch, and a stream go on where a checkpoint was written.
+    """Tell a Trainer's dataset and collator which epoch it is, and resume a stream from a checkpoint.
 
     Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins: `rng="philox"` draws
     new masks, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that epoch, on every process. A run

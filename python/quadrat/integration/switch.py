@@ -14,7 +14,7 @@ _lock = new_lock()
 
 
 class Swap(NamedTuple):
-    """An object of another library, and what is in its places meanwhile."""
+    """An attribute of another library and its replacement."""
 
     original: Any
     twin: Any

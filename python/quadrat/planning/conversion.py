@@ -89,7 +89,7 @@ def framework_of(tensor_type: Any) -> Framework | None:
 
 
 def _converted(values: dict[str, Any], framework: Framework) -> tuple[dict[str, Any], bool]:
-    """The tensors of the values that are known to become what the reference makes of them; whether to compare them."""
+    """(tensors, whether to compare them with the reference's), of the values that can be proven identical."""
     try:
         require_known("convert_to_tensors", framework)
         check_device(framework)

@@ -242,7 +242,7 @@ def padded_plan(key: PlanKey) -> Plan:
             follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
             steps.append((name, index, col.PAD if shape.aligned or follows else col.PAD_OWN, kind))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
-            # What is left out in the end pads or fails in the reference before.
+            # Omitted columns are still padded by the reference, which may raise.
             steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
         elif name not in options.omits:
             steps.append((name, index, *_stacked(name, shape, arrays, key.float_kind)))

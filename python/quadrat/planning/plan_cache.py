@@ -84,7 +84,7 @@ _REMEDIES = {
 
 
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
-    """Why a batch falls back whose rows hold what their signature does not tell, and a step cannot take."""
+    """The reason to fall back when a step fails on values that the signature does not describe."""
     # The reference reads no column of words.
     if step[2] == LABELS and "word_ids" in names:
         raise ValueError(

@@ -67,10 +67,7 @@ class Remembering:
         self._quadrat_shared[name] = weakref.ref(_Shared(options, len(state), known.copy(), run))
 
     def _adopted(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name of a collator whose options are the same objects, from now on also this one's.
-
-        But for its sets, which the guard compares.
-        """
+        """Adopt the recipes of another collator with the same options. The guard compares options that are sets."""
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()
         if found is None or len(own) != found.size:

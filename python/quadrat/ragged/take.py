@@ -65,7 +65,10 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
 
 
 def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
-    """As `_row_numbers`, without a wait; and how many of them count, whether one is that of no row, and which."""
+    """As `_row_numbers`, without waiting for the GPU.
+
+    Returns row numbers, and how many of them count, whether one is out of range, and that one.
+    """
     import torch
 
     _check_index(index, count, index.dtype == torch.bool, not (index.is_floating_point() or index.is_complex()))
