@@ -32,10 +32,20 @@ constexpr bool fits_into(S source, T value) {
 
 template <typename T, typename S>
 T number(S value) {
-    if constexpr (std::is_same_v<T, Half>) {
-        return Half::nearest(static_cast<double>(value));
-    } else {
+    if constexpr (std::is_arithmetic_v<T>) {
         return static_cast<T>(value);
+    } else {
+        return T::nearest(static_cast<float>(value));
+    }
+}
+
+// Stores of structs keep loops from vectorising.
+template <typename T>
+void store(T value, T* out) {
+    if constexpr (std::is_arithmetic_v<T>) {
+        *out = value;
+    } else {
+        out->bits = value.bits;
     }
 }
 
@@ -49,7 +59,7 @@ T number(S value) {
         for (std::int64_t i = 0; i < count; ++i) {                                                   \
             const T##_t value = number<T##_t>(in[i]);                                                \
             fits &= fits_into(in[i], value);                                                         \
-            out[i] = value;                                                                          \
+            store(value, out + i);                                                                   \
         }                                                                                            \
         return fits;                                                                                 \
     }
@@ -59,11 +69,13 @@ using std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t;
 using float32_t = float;
 using float64_t = double;
 using float16_t = Half;
+using bfloat16_t = Brain;
 
+#define QUADRAT_TO_FLOATS(F, S) F(S, float32) F(S, float64) F(S, float16) F(S, bfloat16)
 #define QUADRAT_TO_ALL(F, S) \
     F(S, int8)               \
     F(S, uint8)              \
-    F(S, int16) F(S, uint16) F(S, int32) F(S, uint32) F(S, int64) F(S, uint64) F(S, float32) F(S, float64) F(S, float16)
+    F(S, int16) F(S, uint16) F(S, int32) F(S, uint32) F(S, int64) F(S, uint64) QUADRAT_TO_FLOATS(F, S)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, int8)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, uint8)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, int16)
@@ -72,30 +84,21 @@ QUADRAT_TO_ALL(QUADRAT_CONVERT, int32)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, uint32)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, int64)
 QUADRAT_TO_ALL(QUADRAT_CONVERT, uint64)
-QUADRAT_CONVERT(float32, float64)
-QUADRAT_CONVERT(float32, float16)
-QUADRAT_CONVERT(float64, float32)
-QUADRAT_CONVERT(float64, float16)
-QUADRAT_CONVERT(float16, float32)
-QUADRAT_CONVERT(float16, float64)
+QUADRAT_TO_FLOATS(QUADRAT_CONVERT, float32)
+QUADRAT_TO_FLOATS(QUADRAT_CONVERT, float64)
+QUADRAT_TO_FLOATS(QUADRAT_CONVERT, float16)
+QUADRAT_TO_FLOATS(QUADRAT_CONVERT, bfloat16)
 
 #define QUADRAT_NAME(S, T) , convert_##S##_to_##T
 #define QUADRAT_INT_ROW(S) {nullptr QUADRAT_TO_ALL(QUADRAT_NAME, S)}
-#define QUADRAT_NO_INTS nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr
+#define QUADRAT_FLOAT_ROW(S) \
+    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr QUADRAT_TO_FLOATS(QUADRAT_NAME, S)}
 
 constexpr Convert table[kind_count][kind_count] = {
     QUADRAT_INT_ROW(uint8),  // bool: one byte, 0 or 1, as NumPy and torch store it
-    QUADRAT_INT_ROW(int8),
-    QUADRAT_INT_ROW(uint8),
-    QUADRAT_INT_ROW(int16),
-    QUADRAT_INT_ROW(uint16),
-    QUADRAT_INT_ROW(int32),
-    QUADRAT_INT_ROW(uint32),
-    QUADRAT_INT_ROW(int64),
-    QUADRAT_INT_ROW(uint64),
-    {QUADRAT_NO_INTS, nullptr, convert_float32_to_float64, convert_float32_to_float16},
-    {QUADRAT_NO_INTS, convert_float64_to_float32, nullptr, convert_float64_to_float16},
-    {QUADRAT_NO_INTS, convert_float16_to_float32, convert_float16_to_float64, nullptr},
+    QUADRAT_INT_ROW(int8),      QUADRAT_INT_ROW(uint8),     QUADRAT_INT_ROW(int16),     QUADRAT_INT_ROW(uint16),
+    QUADRAT_INT_ROW(int32),     QUADRAT_INT_ROW(uint32),    QUADRAT_INT_ROW(int64),     QUADRAT_INT_ROW(uint64),
+    QUADRAT_FLOAT_ROW(float32), QUADRAT_FLOAT_ROW(float64), QUADRAT_FLOAT_ROW(float16), QUADRAT_FLOAT_ROW(bfloat16),
 };
 
 template <int bytes>

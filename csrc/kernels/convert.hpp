@@ -1,7 +1,6 @@
 // Runs of elements from one kind to another: the inner loops of copy_rows.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -9,25 +8,36 @@
 
 namespace quadrat {
 
-// A number of 16 bits, as IEEE 754 has them: for conversions only.
+template <typename To, typename From>
+To bits_as(From value) {
+    static_assert(sizeof(To) == sizeof(From));
+    To result;
+    std::memcpy(&result, &value, sizeof result);
+    return result;
+}
+
+// All bits, or none.
+inline std::uint32_t chosen_if(bool yes) { return 0U - static_cast<std::uint32_t>(yes); }
+
+// Numbers of 16 bits, for conversions only. `nearest` is no constructor: clang forgets those that only clones of
+// functions call. It has no branch, so that loops vectorise; of two numbers as near it takes the even one.
+
+// As IEEE 754 has them.
 struct Half {
     std::uint16_t bits;
 
-    // The nearest one; of two, the even one. No constructor: clang forgets those that only clones of functions call.
-    static Half nearest(double value) {
-        const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
-        constexpr double beyond = 65520;  // from here on numbers round to infinity
-        const double size = std::fabs(value);
-        if (!(size < beyond)) {
-            return {static_cast<std::uint16_t>(sign | (std::isnan(value) ? 0x7E00 : 0x7C00))};
-        }
-        constexpr int least = -13;  // of the exponents that frexp gives to numbers with all digits
-        int exponent = 0;
-        std::frexp(size, &exponent);
-        exponent = size == 0 || exponent < least ? least : exponent;
-        const double digits =
-            std::nearbyint(std::ldexp(size, 11 - exponent));  // 1024 and above: the leading 1 is there
-        return {static_cast<std::uint16_t>(sign + ((exponent - least) << 10) + static_cast<int>(digits))};
+    static Half nearest(float value) {
+        constexpr std::uint32_t infinity = 0x7F800000, beyond = 0x47800000;  // 2^16; 65520 and above round to it
+        constexpr std::uint32_t least_normal = 0x38800000;                   // 2^-14
+        constexpr std::uint32_t half = 0x3F000000;  // 0.5: the last digit of a sum with it is that of the smallest Half
+        const auto pattern = bits_as<std::uint32_t>(value);
+        const std::uint32_t size = pattern & 0x7FFFFFFF;
+        const std::uint32_t usual = (size + 0xFFF + ((size >> 13) & 1) - ((127U - 15U) << 23)) >> 13;
+        const std::uint32_t small = bits_as<std::uint32_t>(bits_as<float>(size) + 0.5F) - half;
+        const std::uint32_t large = 0x7C00U | (chosen_if(size > infinity) & 0x200U);
+        const std::uint32_t is_large = chosen_if(size >= beyond), is_small = chosen_if(size < least_normal);
+        const std::uint32_t result = (large & is_large) | (small & is_small) | (usual & ~(is_large | is_small));
+        return {static_cast<std::uint16_t>(result | ((pattern >> 16) & 0x8000U))};
     }
 
     // Without numbers below the smallest normal float, which the processor may flush to 0.
@@ -37,21 +47,31 @@ struct Half {
         if (exponent != 31) {
             const float whole = static_cast<float>(digits | (exponent != 0 ? 1024U : 0U));
             const std::uint32_t power = (127 - 25 + (exponent != 0 ? exponent : 1)) << 23;  // 2^(exponent - 25)
-            float scale = 0, value = 0;
-            std::memcpy(&scale, &power, sizeof scale);
-            value = whole * scale;
-            std::memcpy(&pattern, &value, sizeof pattern);
+            pattern = bits_as<std::uint32_t>(whole * bits_as<float>(power));
         }
-        pattern |= static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-        float result = 0;
-        std::memcpy(&result, &pattern, sizeof result);
-        return result;
+        return bits_as<float>(pattern | (static_cast<std::uint32_t>(bits & 0x8000U) << 16));
     }
     explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
 };
 
+// The upper half of a float: bfloat16.
+struct Brain {
+    std::uint16_t bits;
+
+    static Brain nearest(float value) {
+        const auto pattern = bits_as<std::uint32_t>(value);
+        const std::uint32_t rounded = (pattern + 0x7FFF + ((pattern >> 16) & 1)) >> 16;
+        const std::uint32_t is_nan = chosen_if((pattern & 0x7FFFFFFF) > 0x7F800000);
+        return {static_cast<std::uint16_t>((rounded & ~is_nan) | (((pattern >> 16) | 0x7FC0U) & is_nan))};
+    }
+
+    explicit operator float() const { return bits_as<float>(static_cast<std::uint32_t>(bits) << 16); }
+    explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
+};
+
 // Converts `count` contiguous elements; false when a value does not fit the target kind. The output may then hold
-// anything, but nothing was written past `count` elements.
+// anything, but nothing was written past `count` elements. Numbers of 16 bits are made of floats, as torch makes them:
+// float64 and integers are rounded twice.
 using Convert = bool (*)(const void* source, void* target, std::int64_t count);
 
 // nullptr when there is no conversion that keeps the meaning: float to int, anything but bool to bool.

@@ -55,14 +55,16 @@ enum class Kind : std::uint8_t {
     float32,
     float64,
     float16,
+    bfloat16,
 };
 
-inline constexpr int kind_count = 12;
-inline constexpr const char* kind_names[kind_count] = {"bool",   "int8",  "uint8",  "int16",   "uint16",  "int32",
-                                                       "uint32", "int64", "uint64", "float32", "float64", "float16"};
+inline constexpr int kind_count = 13;
+inline constexpr const char* kind_names[kind_count] = {"bool",    "int8",    "uint8",   "int16",  "uint16",
+                                                       "int32",   "uint32",  "int64",   "uint64", "float32",
+                                                       "float64", "float16", "bfloat16"};
 
 inline constexpr std::size_t item_size(Kind kind) {
-    constexpr std::size_t sizes[kind_count] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2};
+    constexpr std::size_t sizes[kind_count] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2};
     return sizes[static_cast<int>(kind)];
 }
 

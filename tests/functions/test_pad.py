@@ -157,7 +157,7 @@ def test_padding_value_may_be_any_float(value):
     assert quadrat.pad([[1.0]], max_length=2, padding_value=value).tolist() == [[1.0, 0.5]]
 
 
-CARRIED = [torch.bfloat16, torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn]
+CARRIED = [torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn]
 
 
 @given(
@@ -227,7 +227,7 @@ def test_reads_what_a_tensor_means():
         (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1"),
         (TypeError, [[1], [2]], {"dtype": "bool"}, "row 0"),
         (TypeError, [[1]], {"dtype": "complex64"}, "complex64"),
-        (TypeError, [[1]], {"dtype": torch.bfloat16}, "bfloat16"),
+        (TypeError, [[1]], {"dtype": torch.bfloat16}, "NumPy has no dtype bfloat16"),
         (TypeError, [torch.ones(1), torch.nn.Parameter(torch.ones(1))], {}, r"row 1 is the Parameter.*row.detach\(\)"),
         (
             TypeError,
@@ -235,16 +235,10 @@ def test_reads_what_a_tensor_means():
             {},
             r"row 0 is the Tensor of.*; .* give row.detach\(\)",
         ),
-        (TypeError, [torch.ones(1).bfloat16()], {"dtype": torch.float32}, "bfloat16 on cpu is not converted"),
-        (TypeError, [torch.ones(1).bfloat16(), torch.ones(1)], {}, "row 0 is the Tensor of torch.bfloat16"),
+        (TypeError, [torch.ones(1).bfloat16()], {"dtype": torch.int32}, "row 0 holds numbers whose dtype"),
         (TypeError, [torch.ones(1, dtype=torch.complex64).conj()], {}, "row 0 is the Tensor of torch.complex64"),
         (OverflowError, [torch.ones(n).bfloat16() for n in (1, 2)], {"padding_value": 1e39}, "bfloat16"),
-        (
-            ValueError,
-            [torch.ones(1).bfloat16()],
-            {"return_tensors": "np"},
-            "must be 'pt' for a Tensor of torch.bfloat16",
-        ),
+        (TypeError, [torch.ones(1).bfloat16()], {"return_tensors": "np"}, "NumPy has no dtype bfloat16"),
         (TypeError, [torch.ones(1, device="meta")], {}, "row 0 is the Tensor"),
         (OverflowError, [[1], [1, 2**63]], {}, "row 1, position 1"),
         (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),

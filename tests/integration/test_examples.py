@@ -31,6 +31,7 @@ RUNS = [
     ("embeddings.py", ("--per-package", 20), "The embeddings are the same, to rounding."),
     ("flex_attention.py", FEW, "Equal losses at all 3 steps"),
     ("padding_free.py", FEW, "Equal losses at all 3 steps"),
+    ("vision_language.py", ("--rows", 8, "--steps", 2), "Equal losses at all 2 steps"),
     ("threads.py", ("--batches", 12, "--rows", 4), "All batches are identical.\n"),
     ("threads.py", ("--batches", 12, "--rows", 4, "--torchdata"), "All batches are identical.\n"),
     ("ray_data.py", ("--per-package", 20), "batches are identical"),

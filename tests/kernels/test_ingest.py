@@ -113,7 +113,7 @@ FORMS = {ingest.LIST: list, ingest.TUPLE: tuple, ingest.ARRAY: np.array, ingest.
 OTHERS = [
     None, "text", {}, [[1]], [[]], ["a"], [None], np.zeros((1, 1)), np.zeros((2, 2)).T, np.longdouble(1),
     np.array(1), np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1), torch.zeros(2, 2).T,
-    torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
+    torch.zeros(2, dtype=torch.float8_e5m2), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.zeros(2, dtype=torch.complex64),
     torch.tensor([1 + 2j]).conj().imag, torch.tensor([], requires_grad=True), Number(1), range(3),
 ]  # fmt: skip
@@ -139,7 +139,7 @@ def test_describes_what_it_saw(interops, way, rows, main):
     assert first[:6] == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
     assert second[3:6] == (True, aligned[1], (1 if rows else 0) >= width)
     assert first[6:8] == (bool(lengths and lengths[0]), extremes[0] == 0)
-    assert second[6:] == (bool(rows), not rows, *[False] * 5)
+    assert second[6:] == (bool(rows), not rows, *[False] * 6)
     assert second.forms == (ingest.NUMBER if rows else 0)
 
 
@@ -186,7 +186,8 @@ def test_numbers_that_float32_may_round_twice():
 def test_knows_what_is_no_row(interops, guarded, way, value):
     columns = columns_of([[1, 2], value], interops[way])
     forms, first, kinds, *lengths = columns.describe(0)
-    assert (forms, first, kinds, lengths) == (ingest.LIST | ingest.OTHER, ingest.LIST, 1 << INT64, [0, 2, 2])
+    assert (forms, first, lengths) == (ingest.LIST | ingest.OTHER, ingest.LIST, [0, 2, 2])
+    assert ingest.column_shapes(columns.signature(0, 1))[0].shaped or kinds == 1 << INT64
     out = guarded("int64", 2)
     assert columns.flatten(0, out.address, INT64, 2)[0] == ingest.WRONG_TYPE
     assert columns.pad(0, out.address, INT64, 2, False, 0)[0] == ingest.WRONG_TYPE

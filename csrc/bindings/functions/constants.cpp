@@ -71,10 +71,9 @@ std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& 
 void add_config(py::module_& m) {
     m.attr("__version__") = QUADRAT_VERSION;
     py::list kinds;
-    for (const char* name : kind_names) {
-        kinds.append(name);
-    }
-    m.attr("kinds") = py::tuple(kinds);
+    std::for_each(std::begin(kind_names), std::prev(std::end(kind_names)),
+                  [&](const char* name) { kinds.append(name); });
+    m.attr("kinds") = py::tuple(kinds);  // those of NumPy, which has no bfloat16, the last one
     m.def("simd_level", &simd_level);
     m.def("compiler", [] {
 #if defined(__clang__)
@@ -99,11 +98,13 @@ void register_constants(py::module_& m) {
     QUADRAT_ADD("FORMS", form_list, form_tuple, form_array, form_tensor, form_number, form_other, form_scalar,
                 form_tensor_number, form_deep, form_derived);
     QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep, lengths_derived);
-    QUADRAT_ADD("TRAITS", trait_starts, trait_empty, trait_backward, trait_over, trait_none, trait_text, trait_nothing);
+    QUADRAT_ADD("TRAITS", trait_starts, trait_empty, trait_backward, trait_over, trait_none, trait_text, trait_nothing,
+                trait_shaped);
     QUADRAT_ADD("ACTIONS", Action::pad, Action::pad_own, Action::stack, Action::numbers, Action::mask, Action::hold,
                 Action::labels, Action::join, Action::shift, Action::positions, Action::sequences, Action::bounds,
                 Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,
-                Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks);
+                Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks, Action::concat,
+                Action::pad_axes, Action::axes_mask);
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
                 Fact::own_absent, Fact::own_set);
     QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::chain);

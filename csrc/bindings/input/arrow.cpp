@@ -209,8 +209,9 @@ FlatType type_of(const Schema& schema, const Where& where) {
     if (schema.dictionary != nullptr) {
         return type;
     }
-    constexpr std::string_view numbers = "cCsSiIlLfge";  // the kinds after bool_, in their order
-    static_assert(numbers.size() + 1 == kind_count);
+    constexpr std::string_view numbers =
+        "cCsSiIlLfge";  // the kinds after bool_, in their order; bfloat16 is none of Arrow's
+    static_assert(numbers.size() + 2 == kind_count);
     const std::size_t number = format.size() == 1 ? numbers.find(format[0]) : numbers.npos;
     if (number != numbers.npos) {
         type.layout = Layout::number;

@@ -87,10 +87,8 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
             status = {Code::row_too_long};
         } else {
             char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
-            PyObject* const owner = column.owners[at].ptr();
-            status = nested ? decode_nested(owner, {nullptr, column.lengths[at], 0, row.kind}, span_of(column.trailing),
-                                            column.inner, kind, target)
-                            : decode_row(owner, row, kind, target, copy.streams());
+            status = nested ? column.decode(at, column.shape(at), kind, target)
+                            : decode_row(column.owners[at].ptr(), row, kind, target, copy.streams());
         }
         if (!status) {
             status.row = i;
@@ -134,6 +132,29 @@ Status place_padded(const std::vector<std::int64_t>& lengths, std::int64_t width
     return {};
 }
 
+// A row whose elements lie side by side, as runs that do so in the output too, whose axes have these steps.
+void add_runs(const Row& row, const Trailing& shape, const Trailing& steps, std::int64_t start, std::vector<Row>* runs,
+              std::vector<std::int64_t>* places) {
+    std::int64_t run = 1;
+    std::size_t outer = shape.size();
+    for (; outer > 0 && (shape[outer - 1] == 1 || steps[outer - 1] == run); --outer) {
+        run *= shape[outer - 1];
+    }
+    Trailing at(outer, 0);
+    for (std::int64_t done = 0; done < row.length; done += run) {
+        runs->push_back({static_cast<const char*>(row.data) + done * row.stride, run, row.stride, row.kind});
+        places->push_back(start);
+        for (std::size_t axis = outer; axis-- > 0;) {
+            start += steps[axis];
+            if (++at[axis] < shape[axis]) {
+                break;
+            }
+            start -= at[axis] * steps[axis];
+            at[axis] = 0;
+        }
+    }
+}
+
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
 constexpr std::uint32_t row_forms = form_list | form_tuple | form_array | form_tensor | form_deep | form_derived;
@@ -144,6 +165,21 @@ std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
     std::vector<std::int64_t> result(lengths.size() + 1);
     row_offsets(all_lengths(), least, result.data());
     return result;
+}
+
+Trailing Column::shape(std::size_t row) const {
+    if (!shapes.empty()) {
+        return shapes.at(row);
+    }
+    Trailing result{lengths.at(row)};
+    result.insert(result.end(), trailing.begin(), trailing.end());
+    return result;
+}
+
+Status Column::decode(std::size_t row, const Trailing& shape, Kind kind, char* out) const {
+    const std::int64_t elements = elements_of({shape.begin() + 1, shape.end()});
+    return decode_nested(owners[row].ptr(), {nullptr, shape[0], 0, rows[row].kind},
+                         {shape.data() + 1, static_cast<std::int64_t>(shape.size()) - 1}, elements, kind, out);
 }
 
 Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, Address out,
@@ -253,6 +289,42 @@ Status Columns::numbers(std::size_t index, Address out, Kind kind) const {
         }
     }
     return {};
+}
+
+Status Columns::place_blocks(std::size_t index, Span<const std::int64_t> start, const Trailing& steps, Address out,
+                             Kind kind, std::int64_t out_size) const {
+    const Column& column = at(index);
+    std::optional<NoUserCode> meanwhile;
+    if (const Status found = see_again(column, &meanwhile); !found) {
+        return found;
+    }
+    Column runs(0);
+    std::vector<std::int64_t> places, ends;
+    for (std::size_t i = 0; i < column.rows.size(); ++i) {
+        const Trailing shape = column.shape(i);
+        Row row = column.rows[i];
+        if (row.data == nullptr && row.length > 0) {
+            const auto item = static_cast<std::int64_t>(item_size(kind));
+            runs.kept.push_back(std::make_unique<char[]>(static_cast<std::size_t>(row.length * item)));
+            Status status = column.decode(i, shape, kind, runs.kept.back().get());
+            if (!status) {
+                status.row = static_cast<std::int64_t>(i);
+                return status;
+            }
+            row = {runs.kept.back().get(), row.length, item, kind};
+        }
+        add_runs(row, shape, steps, start[static_cast<std::int64_t>(i)], &runs.rows, &places);
+        ends.push_back(static_cast<std::int64_t>(places.size()));
+    }
+    std::optional<py::gil_scoped_release> release;
+    if (out_size >= worth_releasing) {
+        meanwhile.reset();
+        invalidate();
+        release.emplace();
+    }
+    Status status = copy_rows(span_of(runs.rows), span_of(places), kind, out, out_size);
+    status.row = std::upper_bound(ends.begin(), ends.end(), status.row) - ends.begin();
+    return status;
 }
 
 Status Columns::attention_mask(std::size_t index, Address out, Kind kind, std::int64_t width, Side side) const {

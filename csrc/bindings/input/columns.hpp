@@ -68,9 +68,10 @@ enum Trait : std::uint32_t {
     trait_backward = 4,  // some array does not step forward by whole elements
     trait_over = 8,      // of the column that the batch is padded by: a row is longer than the batch is wide
     // Of rows of form_other:
-    trait_none = 16,    // the first row is None
-    trait_text = 32,    // the first row is a str
-    trait_nothing = 64  // all are None
+    trait_none = 16,     // the first row is None
+    trait_text = 32,     // the first row is a str
+    trait_nothing = 64,  // all are None
+    trait_shaped = 128   // all are rows of numbers of other dimensions, see Column::shapes
 };
 
 struct Column {
@@ -80,6 +81,7 @@ struct Column {
     mutable std::vector<Row> rows;      // their lengths count elements
     std::vector<std::int64_t> lengths;  // in tokens
     Trailing trailing;                  // of all rows but empty lists: one that has other dimensions is form_other
+    std::vector<Trailing> shapes;       // where some row is: that of each row, the first dimension included
     std::int64_t inner = 1;             // elements of a token
     std::uint32_t forms = 0;
     std::uint32_t first_form = 0;
@@ -89,12 +91,15 @@ struct Column {
     std::int64_t total = 0;
     bool objects = false;  // whether any owner is to be read
     bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
-    std::uint32_t others = trait_nothing;       // Trait, of the rows of form_other
-    std::vector<std::unique_ptr<char[]>> kept;  // numbers of rows whose owner is not asked again
+    std::uint32_t others = trait_nothing | trait_shaped;  // Trait, of the rows of form_other
+    std::vector<std::unique_ptr<char[]>> kept;            // numbers of rows whose owner is not asked again
 
     explicit Column(std::int64_t rows_expected);
     // Takes in what a feature has, whatever it is: its row comes with Columns::look.
     void hold(py::object value) { owners.push_back(std::move(value)); }
+    // Holds copies of arrays and tensors whose elements do not lie side by side; before a look.
+    void make_dense(const Interop& interop);
+    std::int64_t held() const { return static_cast<std::int64_t>(owners.size()); }
     bool holds_more_than_seen() const { return owners.size() > rows.size(); }
     // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
     void add(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
@@ -108,6 +113,10 @@ struct Column {
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
     std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
+    // The shape of a row, the first dimension included; none for a single number.
+    Trailing shape(std::size_t row) const;
+    // Writes the numbers of a row that is a list or tuple, or has lists in it, whose shape this is.
+    Status decode(std::size_t row, const Trailing& shape, Kind kind, char* out) const;
     // Moves the numbers of a row, as this kind, to memory of the column; not where they do not convert.
     void keep(Kind kind, Row* row);
 };
@@ -143,8 +152,9 @@ public:
     // One value per row, each a list, tuple, array, tensor or number.
     void add_values(const py::object& values, const py::object& interop);
     // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
-    // column is added for 0, nor for -1, which says that a feature failed to tell.
-    std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);
+    // column is added for 0, nor for -1, which says that a feature failed to tell. skips: leaves out rows that have
+    // none, or None.
+    std::int64_t add_optional(const py::object& features, const py::handle& name, const Interop& interop, bool skips);
     // Rows that are slices of flat values, `values_size` tokens; offsets has count + 1 entries.
     void add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
                     const Trailing& trailing);
@@ -172,6 +182,9 @@ public:
     Status place(std::size_t index, Span<const std::int64_t> start, Address out, Kind kind,
                  std::int64_t out_size) const;
     Status numbers(std::size_t index, Address out, Kind kind) const;
+    // Rows of any shapes to blocks of the output: element [a, b, ...] of row i to out[start[i] + a * steps[0] + ...].
+    Status place_blocks(std::size_t index, Span<const std::int64_t> start, const Trailing& steps, Address out,
+                        Kind kind, std::int64_t out_size) const;
     Status attention_mask(std::size_t index, Address out, Kind kind, std::int64_t width, Side side) const;
 
 private:
@@ -188,9 +201,9 @@ private:
 };
 
 // One column per name from a list of features or TableRows, held for a look; false when a feature lacks a name or is no
-// plain mapping, see PlainDicts. `names`: None to take the keys of the first feature.
+// plain mapping, see PlainDicts. `names`: None to take the keys of the first feature, but for those of `without`.
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
-                     Columns* columns);
+                     Columns* columns, const py::tuple& without = py::tuple());
 
 // The same of all columns of features whose values are lists or tuples of rows, one per choice: the first rows of each
 // feature, as many as the first feature has in the column `main`, feature by feature. The values of the column `plain`

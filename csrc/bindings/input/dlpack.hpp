@@ -26,7 +26,13 @@ struct DataType {
     std::uint16_t lanes;
 };
 
-enum TypeCode : std::uint8_t { signed_integer = 0, unsigned_integer = 1, floating = 2, boolean = 6 };
+enum TypeCode : std::uint8_t {
+    signed_integer = 0,
+    unsigned_integer = 1,
+    floating = 2,
+    brain_floating = 4,
+    boolean = 6
+};
 
 struct Tensor {
     void* data;

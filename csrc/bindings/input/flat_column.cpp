@@ -97,7 +97,7 @@ template <typename T>
 PyObject* number_at(const char* at) {
     T value{};
     std::memcpy(&value, at, sizeof value);
-    if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, Half>) {
+    if constexpr (std::is_floating_point_v<T> || !std::is_arithmetic_v<T>) {
         return PyFloat_FromDouble(static_cast<double>(value));
     } else if constexpr (std::is_signed_v<T>) {
         return PyLong_FromLongLong(value);
@@ -122,6 +122,7 @@ constexpr PyObject* (*objects_at[kind_count])(const char*) = {
     number_at<float>,
     number_at<double>,
     number_at<Half>,
+    number_at<Brain>,
 };
 
 py::object number(const Row& row) {
@@ -161,6 +162,10 @@ FlatColumn::Element FlatColumn::element(std::int64_t i) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), i);
     const auto chunk = static_cast<std::size_t>(after - starts_.begin()) - 1;
     return {&chunks_[chunk], i - starts_[chunk]};
+}
+
+bool FlatColumn::is_missing(const Element& element) const {
+    return type_.layout == Layout::null || is_null(*element.array, element.at);
 }
 
 void FlatColumn::prefetch(const Element& element) const {

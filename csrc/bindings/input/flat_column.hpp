@@ -55,6 +55,7 @@ public:
     };
     // i: from 0 to size() - 1.
     Element element(std::int64_t i) const;
+    bool is_missing(const Element& element) const;
     // Asks for what `row` will read.
     void prefetch(const Element& element) const;
     // The numbers of an element: one for a column of numbers, else a row of them, of the dimensions `trailing` after

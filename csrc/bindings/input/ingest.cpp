@@ -126,11 +126,12 @@ void Columns::add_values(const py::object& values, const py::object& interop) {
     take_over(&one, interop.cast<const Interop&>());
 }
 
-std::int64_t Columns::add_optional(const py::object& features, const py::object& name, const Interop& interop) {
+std::int64_t Columns::add_optional(const py::object& features, const py::handle& name, const Interop& interop,
+                                   bool skips) {
     Columns one;
     std::int64_t found = 0;
     if (const TableRows* const rows = table_rows(features)) {
-        found = rows->collect(name, &one) ? rows->size() : 0;
+        found = rows->collect(name, &one, skips) ? one.columns.front().held() : 0;
     } else {
         const Py_ssize_t count = PySequence_Size(features.ptr());
         Column& column = one.columns.emplace_back(count);
@@ -145,12 +146,15 @@ std::int64_t Columns::add_optional(const py::object& features, const py::object&
             if (failed) {
                 return -1;
             }
-            found += value ? 1 : 0;
-            column.hold(value ? std::move(value) : py::list());
+            const bool has = value && !(skips && value.is_none());
+            found += has ? 1 : 0;
+            if (has || !skips) {
+                column.hold(has ? std::move(value) : py::list());
+            }
         }
     }
     if (found > 0) {
-        take_over(&one, interop);
+        columns.push_back(std::move(one.columns.front()));
     }
     return found;
 }
@@ -212,17 +216,34 @@ void Columns::cut(std::size_t index, Address starts_at, Address lengths_at) {
 }
 
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
-                     Columns* columns) {
-    if (!is_sequence(features)) {
-        const TableRows* const rows = table_rows(features);
-        return rows != nullptr && rows->collect(names, keys, columns);
+                     Columns* columns, const py::tuple& without) {
+    const TableRows* const rows = is_sequence(features) ? nullptr : table_rows(features);
+    const Py_ssize_t count = rows == nullptr && is_sequence(features) ? PySequence_Size(features.ptr()) : 0;
+    py::object found = names;
+    if (names.is_none() && rows != nullptr) {
+        found = rows->table().names();
+    } else if (names.is_none() && count > 0) {
+        found = first_keys(features, interop);
     }
-    const Py_ssize_t count = PySequence_Size(features.ptr());
-    const py::object found = names.is_none() && count > 0 ? first_keys(features, interop) : names;
-    if (found.is_none()) {
+    if (found.is_none() || (rows == nullptr && !is_sequence(features))) {
         return false;
     }
     *keys = py::tuple(found);
+    if (names.is_none() && !without.empty()) {
+        py::list others;
+        for (const py::handle name : *keys) {
+            const auto same = [&](const py::handle& one) {
+                return PyUnicode_CheckExact(name.ptr()) && PyUnicode_Compare(name.ptr(), one.ptr()) == 0;
+            };
+            if (std::none_of(without.begin(), without.end(), same)) {
+                others.append(name);
+            }
+        }
+        *keys = py::tuple(others);
+    }
+    if (rows != nullptr) {
+        return rows->collect(*keys, keys, columns);
+    }
     const std::size_t width = keys->size();
     columns->columns.reserve(width);
     for (std::size_t c = 0; c < width; ++c) {

@@ -127,7 +127,8 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
             if (i == 0) {
                 column->others |= value == Py_None ? trait_none : PyUnicode_Check(value) ? trait_text : 0U;
             }
-            column->others &= value == Py_None ? ~0U : ~static_cast<std::uint32_t>(trait_nothing);
+            column->others &=
+                ~static_cast<std::uint32_t>(value == Py_None ? trait_shaped : trait_nothing | trait_shaped);
         }
         if ((form & form_deep) != 0 || !column->trailing.empty()) {
             column->see_deep(row, form, (form & form_deep) != 0 ? dimensions : Trailing());
@@ -152,8 +153,36 @@ void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimens
         inner = elements;
     }
     const bool fits = dimensions == trailing || (only_lists && row.length == 0);
-    see(fits ? Row{row.data, row.length * inner, row.stride, row.kind} : Row{}, fits ? form : form_other,
+    const std::int64_t elements = fits ? inner : elements_of(dimensions);
+    const bool is_row = (form & (lists | form_array | form_tensor)) != 0 && elements >= 0;
+    if (!fits && shapes.empty() && is_row) {
+        std::vector<Trailing> seen;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            seen.push_back(shape(i));
+        }
+        shapes = std::move(seen);
+    }
+    if (!fits) {
+        others &= ~static_cast<std::uint32_t>(is_row ? trait_nothing : trait_nothing | trait_shaped);
+    }
+    see(is_row || fits ? Row{row.data, row.length * elements, row.stride, row.kind} : Row{}, fits ? form : form_other,
         fits ? row.length : 0);
+    kinds |= !fits && is_row && rows.back().length > 0 ? 1U << static_cast<unsigned>(row.kind) : 0U;
+    if (!shapes.empty()) {
+        shapes.push_back(fits ? trailing : dimensions);
+        shapes.back().insert(shapes.back().begin(), row.length);
+    }
+}
+
+void Column::make_dense(const Interop& interop) {
+    for (py::object& owner : owners) {
+        if (owner && interop.is_tensor(owner.ptr())) {
+            owner = owner.attr("contiguous")();
+        } else if (owner && interop.is_ndarray(owner.ptr()) &&
+                   (py::detail::array_proxy(owner.ptr())->flags & py::array::c_style) == 0) {
+            owner = owner.attr("copy")();
+        }
+    }
 }
 
 void Columns::look(const Interop& interop) {
@@ -205,8 +234,10 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
         Row now;
         Trailing dimensions;
         const bool deep = (view(owner, *interop_, &now, &dimensions) & form_deep) != 0;
-        if (now.length * column.inner != seen.length || now.stride != seen.stride || now.kind != seen.kind ||
-            now.data == nullptr || (deep ? dimensions : Trailing()) != column.trailing) {
+        dimensions = deep ? dimensions : Trailing();
+        dimensions.insert(dimensions.begin(), now.length);
+        if (now.stride != seen.stride || now.kind != seen.kind || now.data == nullptr ||
+            dimensions != column.shape(i)) {
             return {Code::changed, static_cast<std::int64_t>(i)};
         }
         seen.data = now.data;

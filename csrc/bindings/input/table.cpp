@@ -122,12 +122,15 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
     return taken(PySequence_GetItem(found.values.ptr(), row));
 }
 
-void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
+void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, bool skips, Column* out) const {
     const FlatColumn* const flat = columns_[column].flat;
     const std::uint32_t look = columns_[column].form;
     if (flat == nullptr) {
         for (const std::int64_t row : rows) {
-            out->hold(value(column, row));
+            py::object held = value(column, row);
+            if (!skips || !held.is_none()) {
+                out->hold(std::move(held));
+            }
         }
         return;
     }
@@ -143,6 +146,9 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
     Trailing trailing;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
+        if (skips && flat->is_missing(elements[i])) {
+            continue;
+        }
         const bool found = read_value(names_[column], rows[i], [&] {
             if (look == form_other || out->holds_more_than_seen() || !flat->row(elements[i], &row, &trailing)) {
                 return false;
@@ -247,13 +253,13 @@ bool TableRows::collect(const py::object& names, py::tuple* keys, Columns* colum
     return std::all_of(keys->begin(), keys->end(), [&](const py::handle& name) { return collect(name, columns); });
 }
 
-bool TableRows::collect(const py::handle& name, Columns* columns) const {
+bool TableRows::collect(const py::handle& name, Columns* columns, bool skips) const {
     const std::int64_t column = table_->find(name);
     if (column < 0) {
         return false;
     }
     columns->columns.emplace_back(size());
-    table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
+    table_->collect(static_cast<std::size_t>(column), rows_, skips, &columns->columns.back());
     return true;
 }
 

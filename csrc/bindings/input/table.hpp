@@ -39,8 +39,9 @@ public:
     // See TableRows::collect_choices.
     bool collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                          Column* out) const;
-    // Adds the values at `rows`, as if they came in lists; those that Python objects stand for are held.
-    void collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const;
+    // Adds the values at `rows`, as if they came in lists; those that Python objects stand for are held. skips: leaves
+    // out what is null.
+    void collect(std::size_t column, const std::vector<std::int64_t>& rows, bool skips, Column* out) const;
 
 private:
     struct TableColumn {
@@ -81,8 +82,8 @@ public:
 
     // As collect_columns of columns.hpp; names: None for all.
     bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
-    // One column; false where there is none of this name.
-    bool collect(const py::handle& name, Columns* columns) const;
+    // One column; false where there is none of this name. skips: without the rows that are null.
+    bool collect(const py::handle& name, Columns* columns, bool skips = false) const;
     // The first `choices` rows that each value of a column is a list of, where they are rows of numbers; else false,
     // and nothing is added.
     bool collect_choices(const py::handle& name, std::int64_t choices, Column* out) const;

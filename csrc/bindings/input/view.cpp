@@ -28,6 +28,9 @@ bool kind_of_bits(std::uint8_t code, int bits, Kind* out) {
             return pick(Kind::uint8, Kind::uint16, Kind::uint32, Kind::uint64);
         case dlpack::floating:
             return bits != 8 && pick(Kind::float16, Kind::float16, Kind::float32, Kind::float64);
+        case dlpack::brain_floating:
+            *out = Kind::bfloat16;
+            return bits == 16;
         default:
             return false;
     }
@@ -116,8 +119,8 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
     // that records gradients, or may have a tangent, is more than its numbers.
     const py::handle tensor(object);
-    if (view.dtype.code == dlpack::floating && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
-                                                interop.is_negative()(tensor).cast<bool>())) {
+    if (is_float(row->kind) && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
+                                interop.is_negative()(tensor).cast<bool>())) {
         return form_other;
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));

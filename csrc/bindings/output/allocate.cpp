@@ -29,10 +29,11 @@ struct Owner {
 
 dlpack::DataType data_type(Kind kind) {
     const bool has_sign = kind == Kind::int8 || kind == Kind::int16 || kind == Kind::int32 || kind == Kind::int64;
-    const dlpack::TypeCode code = kind == Kind::bool_ ? dlpack::boolean
-                                  : is_float(kind)    ? dlpack::floating
-                                  : has_sign          ? dlpack::signed_integer
-                                                      : dlpack::unsigned_integer;
+    const dlpack::TypeCode code = kind == Kind::bool_      ? dlpack::boolean
+                                  : kind == Kind::bfloat16 ? dlpack::brain_floating
+                                  : is_float(kind)         ? dlpack::floating
+                                  : has_sign               ? dlpack::signed_integer
+                                                           : dlpack::unsigned_integer;
     return {code, static_cast<std::uint8_t>(8 * item_size(kind)), 1};
 }
 
@@ -84,6 +85,9 @@ py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape,
 
 py::dtype numpy_dtype(Kind kind) {
     using Number = py::detail::npy_api;
+    if (kind == Kind::bfloat16) {
+        throw py::type_error("NumPy has no dtype bfloat16: make torch tensors, or give another dtype");
+    }
     constexpr int numbers[kind_count] = {Number::NPY_BOOL_,   Number::NPY_INT8_,   Number::NPY_UINT8_,
                                          Number::NPY_INT16_,  Number::NPY_UINT16_, Number::NPY_INT32_,
                                          Number::NPY_UINT32_, Number::NPY_INT64_,  Number::NPY_UINT64_,

@@ -14,7 +14,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::chain_marks)) {
+        if (action < 0 || action > static_cast<int>(Action::axes_mask)) {
             throw py::value_error(message("no action has the number ", action));
         }
         parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
@@ -74,8 +74,9 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
 Output Execution::output(const Step& step) const {
     Output made = in_tokens(step);
     const Trailing& trailing = columns_.at(step.index).trailing;
-    if (!trailing.empty() && (step.action == Action::pad || step.action == Action::pad_own ||
-                              step.action == Action::stack || step.action == Action::join)) {
+    if (!trailing.empty() &&
+        (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
+         step.action == Action::join || step.action == Action::concat)) {
         made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
         made.trailing = trailing.size();
     }
@@ -115,6 +116,11 @@ Output Execution::in_tokens(const Step& step) const {
         case Action::chain_mask:
         case Action::chain_marks:
             return {{rows * layout_.completions, round_up(longest_chain(step.index), layout_.multiple_of)}, step.kind};
+        case Action::concat:
+            return {{column.total}, step.kind};
+        case Action::pad_axes:
+        case Action::axes_mask:
+            return {padded_along_axes(step), step.kind};
         case Action::numbers:
             if (layout_.choices != 0 && &step != &plan_.steps.back()) {
                 return {padded(rows, 1), step.kind};
@@ -140,6 +146,11 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::stack:
             status = columns_.pad(step.index, out, step.kind, extent, layout_.side, value(step));
             break;
+        case Action::concat:
+            return columns_.flatten(step.index, out, step.kind, extent);
+        case Action::pad_axes:
+        case Action::axes_mask:
+            return write_blocks(step, out);
         case Action::numbers:
             return columns_.numbers(step.index, out, step.kind);
         case Action::mask:

@@ -36,6 +36,12 @@ enum class Action : std::uint8_t {
     chain,        // the tokens
     chain_mask,   // their attention mask
     chain_marks,  // which of them are tokens of a completion
+    concat,       // its rows, one after the other, however many there are: [tokens of all, ...]
+    // Rows of any shapes, padded along some axes; `values` has (fill, axes, number of the column whose width they take
+    // where they are as long as its rows). An axis of one element after the first becomes that of the rows, else
+    // outputs are [rows, ...].
+    pad_axes,
+    axes_mask,  // of the elements in that, with the padded axes alone
 };
 
 struct Step {
@@ -134,6 +140,11 @@ private:
     Status place_rows(const Step& step, std::int64_t extent, void* out) const;
     bool has_room(const Column& column) const;
     Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
+    // Rows padded along axes: see axes.cpp.
+    struct Blocks;
+    Blocks blocks(const Step& step) const;
+    std::vector<std::int64_t> padded_along_axes(const Step& step) const;
+    Status write_blocks(const Step& step, void* out) const;
     // Prompts and completions.
     std::int64_t longest_chain(std::size_t index) const;
     const std::vector<std::int64_t>& chains(std::size_t index) const;

@@ -72,6 +72,8 @@ Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
       interop_(&interop_owner_.cast<const Interop&>()),
       names_(spec_.attr("names")),
       optional_(spec_.attr("optional")),
+      joined_(spec_.attr("joined")),
+      dense_(spec_.attr("dense")),
       absent_(spec_.attr("absent")),
       main_(spec_.attr("main")),
       bare_(spec_.attr("bare").cast<bool>()),
@@ -132,17 +134,26 @@ bool Recipe::collect(const py::object& features, py::tuple* names, Columns* colu
         layout->choices = collect_choices(features, plain_, main_, *interop_, names, columns);
         return layout->choices != 0;
     }
-    if (!collect_columns(features, names_, *interop_, names, columns)) {
+    if (!collect_columns(features, names_, *interop_, names, columns, joined_)) {
         return false;
     }
-    if (optional_.is_none()) {
-        return true;
+    const auto add = [&](const py::handle& name, bool skips) {
+        const std::int64_t found = columns->add_optional(features, name, *interop_, skips);
+        if (found > 0) {
+            *names = py::tuple(*names + py::make_tuple(name));
+        }
+        return found >= 0;
+    };
+    if (!(optional_.is_none() || add(optional_, false)) ||
+        !std::all_of(joined_.begin(), joined_.end(), [&](const py::handle& name) { return add(name, true); })) {
+        return false;
     }
-    const std::int64_t found = columns->add_optional(features, optional_, *interop_);
-    if (found > 0) {
-        *names = py::tuple(*names + py::make_tuple(optional_));
+    for (std::size_t i = 0; i < names->size() && !dense_.empty(); ++i) {
+        if (dense_.contains((*names)[i])) {
+            columns->columns[i].make_dense(*interop_);
+        }
     }
-    return found >= 0;
+    return true;
 }
 
 Recipe::Measured Recipe::measure(const py::tuple& names, const Columns& columns) const {

@@ -80,8 +80,8 @@ public:
 
     void traverse(Visitor& visit) const {
         guard_.traverse(visit);
-        visit(spec_, interop_owner_, names_, optional_, absent_, main_, plain_, layout_.separator, wrapper_,
-              attributes_, deferred_, check_, finish_, refusal_);
+        visit(spec_, interop_owner_, names_, optional_, joined_, dense_, absent_, main_, plain_, layout_.separator,
+              wrapper_, attributes_, deferred_, check_, finish_, refusal_);
         for (const auto& place : decisions_) {
             const Decision* const decision = place.load(std::memory_order_acquire);
             if (decision == nullptr) {
@@ -136,6 +136,8 @@ private:
     const Interop* interop_;
     py::object names_;     // the columns that are read; None: all that the first feature has
     py::object optional_;  // one more, where any feature has it; or None
+    py::tuple joined_;     // more of which features may have none, or None: their rows are joined, not padded
+    py::tuple dense_;      // columns whose arrays and tensors may have any strides
     py::tuple absent_;     // columns that the first feature must not have
     py::object main_;      // the column to pad by; None where nothing is padded
     bool bare_;            // whether features are the rows of the one column that is read, without mappings

@@ -51,7 +51,8 @@ def lengths(
             count as they are.
         choices: for multiple choice, whose rows are lists of choices: the number of choices times the longest choice.
         weights: tokens that rows take besides these, such as those of their images: `[rows]` integers, or the name of a
-            column that holds them.
+            column that holds them. Of a column of grids, `image_grid_thw`, `[images, 3]` a row, these are its patches,
+            t * h * w of each image; rows without the column have none.
 
     Returns:
         `[rows]` int64, in items (tokens, for a column of token ids).
@@ -73,6 +74,8 @@ def lengths(
         array([6, 2])
     """
     if weights is not None:
+        if isinstance(weights, str) and type(dataset) is list and all(isinstance(row, Mapping) for row in dataset):
+            weights = [row.get(weights) for row in dataset]
         parts = parts_of(dataset, (weights,)) if isinstance(weights, str) else [[weights]]
         return weighted(lengths(dataset, column, trim=trim, choices=choices), parts)
     if trim or choices:
@@ -90,11 +93,22 @@ def lengths(
 
 def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
     """Lengths and weights together. A part has the weights of some rows. Raises TypeError or ValueError."""
-    each = [as_lengths(part if hasattr(part, "dtype") else np.asarray(part), "weights") for (part,) in parts]
+    each = [as_lengths(_patches_of(part), "weights") for (part,) in parts]
     weights: IntArray = np.concatenate([found[:0], *each])
     if len(weights) != len(found):
         raise ValueError(f"there are {len(weights)} weights for {len(found)} rows")
     return found + weights
+
+
+def _patches_of(part: Any) -> Any:
+    """Weights; of rows of grids, `[images, 3]`, the patches of each row."""
+    if hasattr(part, "dtype"):
+        return part
+    rows = part.to_pylist() if hasattr(part, "to_pylist") else list(part)
+    if not any(hasattr(row, "__len__") for row in rows):
+        return np.asarray(rows)
+    grids = (np.asarray([] if row is None else row, np.int64).reshape(-1, 3) for row in rows)
+    return np.array([grid.prod(1).sum() for grid in grids], np.int64)
 
 
 def lengths_of(given: Any) -> IntArray:

@@ -15,7 +15,7 @@ from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwra
 from quadrat.input.rows import UnevenColumns
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
-from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
+from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back, require_known
 from quadrat.planning.plan_cache import own_facts, remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
@@ -67,15 +67,15 @@ class Collator(Remembering):
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         """The function that makes a batch without a plan: the reference, and quadrat's own options applied to it."""
         reference = self._reference(framework)
-        if not self.pad_values:
+        if not (self.pad_values or self.join_columns or self.dtypes):
             return reference
-        return lambda rows: pad_extra_columns(self, reference, rows, framework)
+        return lambda rows: add_extra_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> dict[str, Any]:
         """The batch as it is returned: trimmed with `trim=True`, and with `deferred=True` a `DeferredBatch`."""
         if self.trim:
             batch = batch.to("cpu") if isinstance(batch, DeferredBatch) else batch
-            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None))
+            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None), self.join_columns or ())
         return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:

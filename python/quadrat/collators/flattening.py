@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from quadrat.planning.fallback import (
     said,
 )
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
-from quadrat.planning.plan_cache import items_facts, joined_facts, make, own_facts
+from quadrat.planning.plan_cache import columns_facts, joined_facts, make, own_facts
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
@@ -41,7 +41,7 @@ _KEYS = {
 _OPTIONS = ("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start")
 _OWN_OPTIONS = (
     *("pad_to_multiple_of", "pad_values", "scalar_labels", "deferred"),
-    *("kwargs_for", "align_to", "total_length", "continue_positions"),
+    *("kwargs_for", "align_to", "total_length", "continue_positions", "join_columns", "dtypes"),
 )
 
 
@@ -84,6 +84,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         continue_positions: whether `position_ids` continue through the padding; otherwise all are `position_ids_start`
             there. Code that detects rows by restarting positions counts the padding as part of the last row, or each
             token of it as a row.
+        join_columns, dtypes: quadrat only: as in `DataCollatorWithPadding`.
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as
@@ -115,6 +116,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     align_to: int | None = None
     total_length: int | None = None
     continue_positions: bool = True
+    join_columns: Sequence[str] = ()
+    dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
@@ -161,7 +164,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return flatten
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        first, facts = first_feature(features), joined_facts(own_facts(self), items_facts(self.pad_values))
+        first, facts = first_feature(features), joined_facts(own_facts(self), columns_facts(self))
         if self._has_other_keys():
             raise FallBack("the reference's sets of keys were changed", "leave the collator's sets of keys as they are")
         packed = is_packed(features)
@@ -184,7 +187,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _is_own(self, features: Any = None) -> bool:
         given = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
-        return bool(any(one is not None for one in given) or self.pad_values or self.scalar_labels)
+        own = self.pad_values, self.scalar_labels, self.join_columns, self.dtypes
+        return bool(any(one is not None for one in given) or any(own))
 
     def _flattening(self, first: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}

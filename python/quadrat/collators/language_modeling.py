@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -39,8 +39,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     leave no gap between words.
 
     Args:
-        tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in `DataCollatorWithPadding`. The
-            tokenizer also gives the mask token and the special tokens. With `trim`, the same numbers are drawn.
+        tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns, pad_axes, dtypes: as in
+            `DataCollatorWithPadding`. The tokenizer also gives the mask token and the special tokens. With `trim`, the
+            same numbers are drawn.
         mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
         mlm_probability: the probability that a token, or a word, is masked.
@@ -94,6 +95,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     total_length: int | None = None
     continue_positions: bool = True
     trim: bool = False
+    join_columns: Sequence[str] = ()
+    pad_axes: Mapping[str, Any] | None = None
+    dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True

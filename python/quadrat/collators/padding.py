@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -63,11 +63,23 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return_tensors: "pt" or "np"; transformers makes the batch for other frameworks that it knows.
         pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, for
             example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its tokens,
-            otherwise to their own longest row, rounded up to `pad_to_multiple_of`.
+            otherwise to their own longest row, rounded up to `pad_to_multiple_of`. Integers become int64, floats the
+            default dtype; float16 and bfloat16 stay.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         trim: quadrat only: for rows that were stored padded: leaves out the columns at the sides of the batch that
             `attention_mask` masks in every row, from all outputs with a value for each token; the width stays a
             multiple of `pad_to_multiple_of`. A batch with labels other than -100 there does not change, with a warning.
+        join_columns: quadrat only: columns whose rows, `[n, ...]`, are put one after the other, `[sum of n, ...]`, such
+            as `pixel_values` and `image_grid_thw`. Arrays and tensors keep their dtype. Rows without the column, or
+            with None, add nothing; a batch in which none has it has no such output.
+        pad_axes: quadrat only: the axes, an int or several, along which columns of `pad_values` are padded. Rows
+            `[3, n]` padded along -1 become `[rows, 3, width]`; an axis of one element after the first becomes that of
+            the rows: `[3, 1, n]` become `[3, rows, width]`. The width is that of the batch if every row is as long as
+            its tokens along the one axis, and padding is then on the tokenizer's side; otherwise it is that of the
+            largest row, padded at the end. The name of a column in place of axes asks for its mask,
+            `{"pixel_values": (-2, -1), "pixel_mask": "pixel_values"}`: `[rows, ...]` int64, of the padded axes.
+        dtypes: quadrat only: dtypes that columns are cast to while they are copied, for example `{"pixel_values":
+            "bfloat16"}`; they are rounded as torch rounds.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
@@ -85,6 +97,9 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
     trim: bool = False
+    join_columns: Sequence[str] = ()
+    pad_axes: Mapping[str, Any] | None = None
+    dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _explains_columns: ClassVar[bool] = False
@@ -109,8 +124,8 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     `label_pad_token_id`, and last in the batch. Errors name the column, the row and the lengths.
 
     Args:
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
-            `DataCollatorWithPadding`.
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns,
+            pad_axes, dtypes: as in `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
@@ -141,6 +156,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     total_length: int | None = None
     continue_positions: bool = True
     trim: bool = False
+    join_columns: Sequence[str] = ()
+    pad_axes: Mapping[str, Any] | None = None
+    dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
 
@@ -196,9 +214,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
     Args:
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
-            `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of `pad_values` are padded
-            like the labels.
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns,
+            pad_axes, dtypes: as in `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of
+            `pad_values` are padded like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
     Examples:
@@ -214,6 +232,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
     trim: bool = False
+    join_columns: Sequence[str] = ()
+    pad_axes: Mapping[str, Any] | None = None
+    dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
 

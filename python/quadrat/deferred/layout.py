@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat.support import gpu
 from quadrat.support.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK, Step
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.kinds import DTYPES, INT64, KINDS, bits_of, torch_dtype
+from quadrat.support.kinds import INT64, ITEM_SIZES, KINDS, bits_of, torch_dtype
 from quadrat.support.memory import address_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Launches:
             values = (0, 0) if mask else (self.base + place.values, place.total)
             one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
             offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
-            item, inner = DTYPES[kind].itemsize, math.prod(place.trailing)
+            item, inner = ITEM_SIZES[kind], math.prod(place.trailing)
             self._columns.append(PadColumn(*values, offsets, width, left, item, inner, one, fill, address_of(out)))
 
     def launch(self) -> None:
@@ -158,13 +158,13 @@ class _Launches:
         if action != BOUNDS:
             self._sizes[place.offsets] = out.numel()
         values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
-        column = FlatColumn(_SOURCES[action], *values, 1, DTYPES[kind].itemsize, value, fill, address_of(out))
+        column = FlatColumn(_SOURCES[action], *values, 1, ITEM_SIZES[kind], value, fill, address_of(out))
         self._flat.setdefault(place.offsets, []).append(column)
 
 
 def elements(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """The values of a place, one after the other: memory of the buffer."""
-    end = place.values + place.total * DTYPES[kind].itemsize
+    end = place.values + place.total * ITEM_SIZES[kind]
     return buffer[place.values : end].view(torch_dtype(kind))
 
 

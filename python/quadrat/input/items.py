@@ -16,7 +16,7 @@ from quadrat.input.rows import MAIN, Rows, first_of, rows_of, rows_of_columns, t
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
-from quadrat.support.kinds import FLOAT64, INT64, KINDS
+from quadrat.support.kinds import BFLOAT16, FLOAT64, INT64, KINDS
 from quadrat.support.locks import new_lock
 from quadrat.support.memory import address_of, interop
 
@@ -145,7 +145,7 @@ def _kind_of(columns: _core.Columns, index: int) -> int | None:
         return None
     if not kinds & (kinds - 1):
         kind = kinds.bit_length() - 1 if kinds else INT64
-        return None if KINDS[kind] == "bfloat16" else kind
+        return None if kind == BFLOAT16 else kind
     return inferred_kind(kinds, FLOAT64)
 
 

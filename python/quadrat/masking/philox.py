@@ -15,7 +15,7 @@ from quadrat.input.rows import plain
 from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
-from quadrat.planning.extra_columns import pad_extra_columns
+from quadrat.planning.extra_columns import add_extra_columns
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
@@ -50,7 +50,7 @@ def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[
     def collate(features: Any) -> Any:
         view, rows = view_of(collator, features, flat=False)
         pad = types.MethodType(reference.__func__, view)
-        return pad_extra_columns(view, pad, rows, framework) if collator.pad_values else pad(rows)
+        return add_extra_columns(view, pad, rows, framework)
 
     return collate
 

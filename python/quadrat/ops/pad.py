@@ -49,7 +49,8 @@ def pad(
             unless the offsets came from the CPU.
         pad_to_multiple_of: round the padded length up to a multiple of this.
         padding_value: the value of the padding; it must fit the dtype.
-        dtype: the NumPy or torch dtype of the result; by default that of the rows, int64 or float64 for Python numbers.
+        dtype: the NumPy or torch dtype of the result, or "bfloat16"; by default that of the rows, int64 or float64 for
+            Python numbers. Floats of 16 bits are rounded as torch rounds, which makes float32 of other numbers first.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
 
     Returns:

@@ -21,7 +21,7 @@ from quadrat.planning.conversion import framework_of
 from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
-from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
+from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import is_tensor
 
@@ -253,6 +253,8 @@ def _plan(key: PlanKey) -> Plan:
         if shape.kinds.bit_count() != 1:
             raise FallBack(f"column '{name}' holds numbers of several kinds, or none", "give all rows one dtype")
         rows = not shape.forms & ~(col.ROWS | col.DEEP)
+        if kind == BFLOAT16:
+            raise FallBack(f"NumPy has no bfloat16, which column '{name}' holds", "give row.float()")
         if key.framework == "pt" and not torch_has(kind, of_numbers=shape.forms == col.SCALAR):
             raise FallBack(f"torch cannot make tensors of column '{name}'", "give a dtype that torch has")
         if name == asked.main and (not rows or kind == BOOL):

@@ -13,7 +13,7 @@ from quadrat.input.rows import MAIN, first_mapping, plain
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
-from quadrat.planning.extra_columns import check_pad_values, extra_kind
+from quadrat.planning.extra_columns import OwnColumns, check_pad_values, extra_kind, joined_columns
 from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
 from quadrat.ragged import source_of
@@ -44,6 +44,7 @@ class Flattening(NamedTuple):
     seq_idx: bool = False
     consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.flatten`; None: nothing does
     extra: Mapping[str, Any] = {}  # more columns with one number per token, and what pads each
+    own: OwnColumns = OwnColumns()  # of which columns are joined, and dtypes
     layout: col.BatchLayout = col.BatchLayout(separator=-100)
     input_pad: Any = 0
     label_pad: Any = -100
@@ -70,6 +71,7 @@ class Flattening(NamedTuple):
             bool(collator.return_seq_idx),
             collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
             extra,
+            OwnColumns.of(collator),
             layout,
             **more,
         )
@@ -137,14 +139,14 @@ def padding_free_plan(
     extra = {name: pads[name] for name in first if name in pads and name not in (label, *labelling.omits)}
     if MAIN not in first:
         raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
-    known = (MAIN, label, "attention_mask", *labelling.omits, *extra)
+    known = (MAIN, label, "attention_mask", *labelling.omits, *extra, *(collator.join_columns or ()))
     packed, unknown = is_packed(features), [name for name in first if name not in known]
     if packed and unknown != [SEQ_LENGTHS]:
         raise FallBack("packed rows have other columns")
     if unknown and not packed:
         raise ValueError(
             f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
-            f"pad_values={{'{unknown[0]}': value}}"
+            f"pad_values={{'{unknown[0]}': value}}; if it has rows of another number, join_columns=('{unknown[0]}',)"
         )
     pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
     return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, packed=packed, **pads)
@@ -164,6 +166,7 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
         why = reason.args
     rows = plain(features)
     try:
+        joined_columns(collator, rows, plan.framework)  # whose errors name the row
         refuse(plan, rows, why)
     except Exception as error:
         raise_clearer(error, rows, collator)
@@ -177,11 +180,13 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
     if plan.packed:
         layout = layout._replace(seq_lengths=len(names) - 1)
     plain = layout.align_to == layout.total == 0 and layout.continue_positions
-    defers = deferred and plain and plan.consumer not in ("megatron", "mask")  # others are made before they are sent
+    defers = (
+        deferred and plain and plan.consumer not in ("megatron", "mask") and plan.own.defers
+    )  # others are made before they are sent
     parts = parts_of(plan.consumer, aligned=layout.align_to > 0)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty
+    asked = *given, parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty, plan.own
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     own: dict[str, Any] = {
         "values": lambda collator, key: values,
@@ -189,15 +194,26 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
         "facts": None,
         "deferred": deferred_batch if defers else None,
     }
-    return Spec(plan.framework, flat_plan, asked, names, layout=layout, **{**own, **more})
+    return Spec(
+        plan.framework,
+        flat_plan,
+        asked,
+        names,
+        joined=plan.own.joined,
+        dense=plan.own.dense,
+        layout=layout,
+        **{**own, **more},
+    )
 
 
 @planned
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
-    names = key.names
-    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed, refuses_empty = key.options
+    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed, refuses_empty, own = key.options
     shapes = col.column_shapes(key.signature)
+    names = tuple(name for name in key.names if name not in own.joined)
+    joined = [*zip(key.names, shapes, strict=True)][len(names) :]
+    shapes = shapes[: len(names)]
     _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, col.JOIN, INT64)]
     first = 1 if label is None else 2  # of the columns that are neither ids nor labels
@@ -216,19 +232,25 @@ def flat_plan(key: PlanKey) -> Plan:
     if seq_idx:
         steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
     steps += [(name, 0, *_PARTS[what]) for name, what in parts]
-    last = first + len(extra)
+    last, kinds = first + len(extra), dict(own.kinds)
     for index, (name, value_type) in enumerate(extra, first):
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
-        steps.append((name, index, col.JOIN, kind))
-    if packed and (shapes[-1].forms & ~col.ROWS or shapes[-1].kinds & ~col.INTS):
-        raise FallBack(f"column '{SEQ_LENGTHS}' does not say how long documents are", "give lists of ints")
-    for name, shape in zip(names[last:], shapes[last:], strict=True):
-        if name == "special_tokens_mask" and not shape.aligned:
-            raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
+        steps.append((name, index, col.JOIN, kinds.get(name, kind)))
+    for index, (name, shape) in enumerate(joined, len(names)):
+        steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=False)
+    _require_read(dict(zip(names[last:], shapes[last:], strict=True)), packed)
     return Plan(tuple(steps))
+
+
+def _require_read(shapes: dict[str, col.ColumnShape], packed: bool) -> None:
+    """Raises FallBack unless columns that are read, and do not come out, are what they must be."""
+    if packed and (shapes[SEQ_LENGTHS].forms & ~col.ROWS or shapes[SEQ_LENGTHS].kinds & ~col.INTS):
+        raise FallBack(f"column '{SEQ_LENGTHS}' does not say how long documents are", "give lists of ints")
+    if "special_tokens_mask" in shapes and not shapes["special_tokens_mask"].aligned:
+        raise FallBack("column 'special_tokens_mask' has other rows than one number per token", "give such rows")
 
 
 def _require_ints(name: str, shape: col.ColumnShape) -> None:

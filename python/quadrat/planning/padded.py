@@ -14,7 +14,7 @@ from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
-from quadrat.planning.extra_columns import LABELS, extra_kind, follows_labels
+from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
@@ -46,7 +46,7 @@ class PaddedOptions(NamedTuple):
     rounds: bool  # whether there is a multiple to round widths up to
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
-    extra: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
+    own: OwnColumns
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
@@ -71,7 +71,7 @@ def padded_spec(
     labelling: how `labels` are made from the padded ids. facts: `padding_facts`, read before the options, and more.
     finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts. Raises FallBack.
     """
-    tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
+    tokenizer, columns = collator.tokenizer, OwnColumns.of(collator)
     check_tokenizer(tokenizer)
     side = tokenizer.padding_side if options.padding_side is None else options.padding_side
     if side not in ("left", "right"):
@@ -84,7 +84,7 @@ def padded_spec(
         options.pad_to_multiple_of is not None,
         "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask,
         label,
-        () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
+        columns,
         renames,
         labelling.omits,
         labelling.derives,
@@ -93,11 +93,17 @@ def padded_spec(
     if plan_cache.asks_tokenizer(options):
         facts = facts if "model_max_length" in tokenizer.__dict__ else None
         finish = functools.partial(_warned, options, finish) if options.verbose else finish
-    kind = {} if asked.choices else {**ENCODING, "deferred": deferred_batch if collator.deferred else None}
+    kind = (
+        {}
+        if asked.choices
+        else {**ENCODING, "deferred": deferred_batch if collator.deferred and columns.defers else None}
+    )
     return Spec(
         framework,
         padded_plan,
         asked,
+        joined=columns.joined,
+        dense=columns.dense,
         main=asked.main,
         layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
         values=functools.partial(_values, label_value),
@@ -177,7 +183,8 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
         values[options.main] = pad_token_id
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
-    values |= getattr(collator, "pad_values", None) or {}
+    given = getattr(collator, "pad_values", None) or {}
+    values |= {**given, **options.own.values(given, names.index(options.main))}
     if options.label is not None:
         values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
     return values
@@ -185,7 +192,7 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
 
 def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
     pad_values = getattr(collator, "pad_values", None)
-    if pad_values is not None and step[0] in pad_values:
+    if pad_values is not None and step[0] in pad_values and step[2] != col.PAD_AXES:
         said = f"padded with {pad_values[step[0]]!r}: {col.explain(failure)}"
         raise ValueError(f"pad_values: column '{step[0]}' {said}")
     return step_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
@@ -209,7 +216,7 @@ def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
     shape = shapes[names.index(options.main)]
     if shape.over:
         raise FallBack("max_length is below the longest row", "truncate the rows when you tokenize them")
-    if missing := {name for name, _ in options.extra} - {*names, *LABELS}:
+    if missing := {name for name, _ in options.own.pads} - {*names, *LABELS}:
         raise FallBack(f"the first row has no column {min(missing)!r}", "give each row the columns of pad_values")
     # In lists the reference looks at the first number; arrays it turns into lists first.
     arrays = bool(shape.first_form & col.MEMORY_ROWS)
@@ -228,7 +235,8 @@ def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
 def padded_plan(key: PlanKey) -> Plan:
     """The step of each column."""
     names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
-    extra, label = dict(options.extra), options.label
+    own, label = options.own, options.label
+    extra = {*dict(own.pads), *own.joined}
     labels = None if label is None else label.found(names)
     main, arrays = _main_of(key, shapes)
     steps: list[col.Step] = []
@@ -236,11 +244,9 @@ def padded_plan(key: PlanKey) -> Plan:
         if labels is not None and name == labels:
             continue
         if name in extra:
-            kind = extra_kind(shape.forms, shape.kinds, key.float_kind, extra[name])
-            if kind is None:  # what falls back names the row
-                raise FallBack(f"column '{name}' of pad_values is not made of rows of numbers", "give rows of one kind")
             follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
-            steps.append((name, index, col.PAD if shape.aligned or follows else col.PAD_OWN, kind))
+            wide = shape.aligned or follows
+            steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=wide)
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # Omitted columns are still padded by the reference, which may raise.
             steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
@@ -252,6 +258,11 @@ def padded_plan(key: PlanKey) -> Plan:
         if any(name == "labels" and action == col.HOLD for name, _, action, _ in steps):
             raise FallBack("column 'labels' does not stack", "remove it: the collator makes labels")
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
+    if own.kinds:
+        kinds = dict(own.kinds)
+        if any(name in kinds and action == col.HOLD for name, _, action, _ in steps):
+            raise FallBack(f"columns of {[*kinds]} are not rows of numbers", "give equal rows of numbers")
+        steps = [(name, index, action, kinds.get(name, kind)) for name, index, action, kind in steps]
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]

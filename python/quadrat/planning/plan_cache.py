@@ -129,6 +129,8 @@ class Spec(NamedTuple):
     options: Any = None  # that plans depend on, hashable
     names: tuple[str, ...] | None = None  # the columns that are read; None: all that the first feature has
     optional: str | None = None  # one more, where any feature has it
+    joined: tuple[str, ...] = ()  # more; rows that have none, or None, are left out of them
+    dense: tuple[str, ...] = ()  # columns whose arrays and tensors may have any strides
     absent: tuple[str, ...] = ()  # columns that the first feature must not have
     main: str | None = None  # the column to pad by
     bare: bool = False  # features are the rows of the one column, without mappings
@@ -255,7 +257,7 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
 
 def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
     """All that plans of padded batches depend on besides their key; None for tokenizers that keep it elsewhere."""
-    tokenizer, own, extra = collator.tokenizer, own_facts(collator), items_facts(getattr(collator, "pad_values", None))
+    tokenizer, own, extra = collator.tokenizer, own_facts(collator), columns_facts(collator)
     cls, state = type(tokenizer), getattr(tokenizer, "__dict__", {})
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
     kept = (*kept, *(("model_max_length",) if "model_max_length" in state else ()))
@@ -322,3 +324,14 @@ def items_facts(values: Any) -> tuple[Fact, ...] | None:
     if type(values) is not dict or not all(type(name) is str for name in values):
         return None
     return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
+
+
+def columns_facts(collator: Any) -> tuple[Fact, ...] | None:
+    """The facts that the collator's options about columns have these items; None where they are not plain."""
+    joined = collator.join_columns
+    items = () if type(joined) is not list else ((ITEMS, joined, None, tuple(joined)),)
+    known = joined is None or type(joined) in (list, tuple)
+    return joined_facts(
+        items if known else None,
+        *(items_facts(getattr(collator, name)) for name in ("pad_values", "pad_axes", "dtypes")),
+    )

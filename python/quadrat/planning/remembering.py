@@ -34,6 +34,9 @@ class Remembering:
     _imitates: ClassVar[str] = ""  # the name of a row of the table
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is not a field
+    join_columns: Any = ()  # likewise
+    pad_axes: Any = None
+    dtypes: Any = None
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
 
     def __init_subclass__(cls, **options: Any) -> None:

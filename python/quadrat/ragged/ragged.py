@@ -19,7 +19,7 @@ from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, IntArray, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
-from quadrat.support.kinds import Framework, kind_of
+from quadrat.support.kinds import NUMPY_KINDS, Framework, kind_of
 from quadrat.support.memory import address_of
 from quadrat.support.tensors import is_tensor, on_gpu, recording
 
@@ -332,7 +332,7 @@ class Ragged(Generic[Array]):
         with needs("Ragged.to_arrow"):
             import pyarrow as pa
         kind = str(values.dtype).removeprefix("torch.")
-        if carrier_of(values.dtype) is not None and kind != "float16":
+        if kind not in NUMPY_KINDS:
             raise TypeError(
                 f"Arrow has no {kind}: convert the values first, for example "
                 "`quadrat.Ragged(ragged.values.float(), ragged.offsets).to_arrow()`"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.support import kinds, memory, tensors
-from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, KINDS, Framework
+from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, KINDS, NUMPY_KINDS, Framework
 from quadrat.support.tensors import is_tensor, recording, require_unrecorded
 
 IntArray = NDArray[np.int64]
@@ -87,10 +87,10 @@ _CARRIED = ("bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m
 def carrier_of(dtype: Any) -> Any:
     """The integer dtype that stands in for one without a kind, else None. Raises TypeError where no kernel moves it."""
     name = str(dtype).removeprefix("torch.")
-    if name in KINDS:
+    if name in (NUMPY_KINDS if isinstance(dtype, np.dtype) else KINDS):
         return None
     if name not in _CARRIED:
-        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)} or bfloat16")
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}")
     integer = f"int{8 * int(dtype.itemsize)}"
     return np.dtype(integer) if isinstance(dtype, np.dtype) else kinds.torch_dtype(KINDS.index(integer))
 
@@ -140,7 +140,7 @@ def _is_read(row: Any) -> bool:
 
 
 # From here on numbers round to infinity.
-_BEYOND = {FLOAT16: 65520.0, FLOAT32: 2.0**128 - 2.0**103}
+_BEYOND = {FLOAT16: 65520.0, FLOAT32: 2.0**128 - 2.0**103, BFLOAT16: 2.0**128 - 2.0**119}
 
 
 def fill_value(value: Any, kind: int | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.support.kinds import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
+from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
 
 # The forms a row can have, as bits. Two go with others: DEEP, of more than one dimension; DERIVED, an array or tensor
 # of a class that changes nothing but what operations on it return.
@@ -23,7 +23,7 @@ BOOLS = 1 << BOOL
 PYTHON_INTS = 1 << INT64
 PYTHON_FLOATS = 1 << FLOAT64
 INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
-FLOATS = 1 << FLOAT16 | 1 << FLOAT32 | 1 << FLOAT64
+FLOATS = 1 << FLOAT16 | 1 << FLOAT32 | 1 << FLOAT64 | 1 << BFLOAT16
 # A single kind that every torch version has a dtype for.
 KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
 
@@ -49,13 +49,14 @@ class ColumnShape(NamedTuple):
     none: bool  # the first row is None
     text: bool  # the first row is a str
     nothing: bool  # all rows are None, besides those of known forms
+    shaped: bool  # all rows are rows of numbers, also those of OTHER: they differ in more than the first dimension
 
 
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
     bits, more = _core.LENGTHS, _core.TRAITS
     flags = bits.EQUAL, bits.ALIGNED, bits.FULL  # in the order of the fields
-    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NOTHING
+    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NOTHING, more.SHAPED
     return [
         ColumnShape(
             forms | bool(lengths & bits.DEEP) * DEEP | bool(lengths & bits.DERIVED) * DERIVED,
@@ -76,6 +77,7 @@ POSITIONS, SEQUENCES, BOUNDS = _ACTIONS.POSITIONS, _ACTIONS.SEQUENCES, _ACTIONS.
 LONGEST, TOKEN_BOUNDS, DOCUMENTS = _ACTIONS.LONGEST, _ACTIONS.TOKEN_BOUNDS, _ACTIONS.DOCUMENTS
 GAPS, TOTAL, CONSTANT, ROW_POSITIONS = _ACTIONS.GAPS, _ACTIONS.TOTAL, _ACTIONS.CONSTANT, _ACTIONS.ROW_POSITIONS
 CHAIN, CHAIN_MASK, CHAIN_MARKS = _ACTIONS.CHAIN, _ACTIONS.CHAIN_MASK, _ACTIONS.CHAIN_MARKS
+CONCAT, PAD_AXES, AXES_MASK = _ACTIONS.CONCAT, _ACTIONS.PAD_AXES, _ACTIONS.AXES_MASK
 Step = tuple[str, int, int, int]  # output, column, action, kind
 
 

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 Framework = Literal["np", "pt"]
-KINDS: tuple[str, ...] = _core.kinds
+NUMPY_KINDS: tuple[str, ...] = _core.kinds
+KINDS = *NUMPY_KINDS, "bfloat16"
 BOOL, INT32, INT64 = map(KINDS.index, ("bool", "int32", "int64"))
-FLOAT16, FLOAT32, FLOAT64 = map(KINDS.index, ("float16", "float32", "float64"))
+FLOAT16, FLOAT32, FLOAT64, BFLOAT16 = map(KINDS.index, ("float16", "float32", "float64", "bfloat16"))
 WIDEST = 2**48  # tokens of a row; more than any address space holds
-DTYPES = tuple(np.dtype(name) for name in KINDS)
+DTYPES = tuple(np.dtype(name) for name in NUMPY_KINDS)
+ITEM_SIZES = *(dtype.itemsize for dtype in DTYPES), 2
 _KIND_OF_DTYPE = {dtype: kind for kind, dtype in enumerate(DTYPES)}
 
 
@@ -53,10 +55,12 @@ def is_kind(dtype: Any) -> bool:
 
 
 def kind_of(dtype: Any) -> int:
-    """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes. Raises TypeError for other dtypes."""
+    """The kind of a NumPy or torch dtype, "bfloat16", or anything `numpy.dtype` takes. Raises TypeError for others."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
         kind = torch_kinds().get(dtype)
+    elif dtype == "bfloat16":
+        kind = BFLOAT16
     else:
         kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
     if kind is None:
@@ -74,6 +78,8 @@ def default_float_kind(framework: Framework) -> int | None:
 @functools.cache
 def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
     """True if torch makes tensors of a kind from arrays, or from lists of NumPy numbers: 2.13 refuses some of those."""
+    if kind == BFLOAT16:
+        return not of_numbers
     zero = np.zeros(1, DTYPES[kind])
     try:
         made = torch_module().tensor([zero[0]]) if of_numbers else torch_module().from_numpy(zero)
@@ -85,6 +91,8 @@ def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
 @functools.lru_cache(maxsize=256, typed=True)
 def bits_of(value: Any, kind: int) -> int:
     """The bits of a number as one element of `kind`, as an unsigned integer."""
+    if kind == BFLOAT16:
+        return int(torch_module().tensor(value, dtype=torch_dtype(kind)).view(torch_module().int16).item()) % 2**16
     return int.from_bytes(np.array(value, DTYPES[kind]).tobytes(), sys.byteorder)
 
 

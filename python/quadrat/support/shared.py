@@ -12,6 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from quadrat import _core
+from quadrat.support.kinds import KINDS
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,7 @@ def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) ->
         raise RuntimeError(_no_room(size, ""))
     made = []
     for kind, first, shape in views:
-        tensor = empty(0, dtype=getattr(torch, _core.kinds[kind]), device="cpu")
+        tensor = empty(0, dtype=getattr(torch, KINDS[kind]), device="cpu")
         start = first * tensor.element_size()
         part: Any = block[start : start + math.prod(shape) * tensor.element_size()]
         part.quadrat_block, part.quadrat_start = block, start

@@ -39,6 +39,8 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         yield from _masked(collator, Column("", features, Role.TOKENS))
         return
     yield from not_mappings(features)
+    if joined := getattr(collator, "join_columns", None):  # rows may lack these
+        features = [{name: value for name, value in one.items() if name not in joined} for one in features]
     if hasattr(collator, "_quadrat_reads"):
         yield from _read(collator, features)
     elif permutes or words:
@@ -282,19 +284,19 @@ def _odd(column: Column) -> Iterator[str]:
         )
 
 
-def _shape_of(value: Any) -> Shape:
+def shape_of(value: Any) -> Shape:
     """Lengths by dimension; None where rows inside differ."""
     if isinstance(value, (list, tuple)):
         if not value or (not isinstance(value[0], (list, tuple)) and not hasattr(value[0], "ndim")):
             return (len(value),)
-        inner = {_shape_of(row) for row in value}
+        inner = {shape_of(row) for row in value}
         return (len(value), *(inner.pop() if len(inner) == 1 else (None,)))
     return tuple(value.shape) if hasattr(value, "shape") else ()
 
 
 def _uneven(column: Column, remedy: str) -> Iterator[str]:
     own = int(column.role is Role.FRAMES)  # dimensions in which rows may differ
-    shapes = [_shape_of(value)[own:] for value in column.values]
+    shapes = [shape_of(value)[own:] for value in column.values]
     first = shapes[0]
     for row, shape in enumerate(shapes):
         if None in shape:
@@ -316,7 +318,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
     """The remedy for a column that does not stack. rows: all columns of the batch."""
     name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
     padding, extends = _padding_collator(rows), "pad_values" in vars(collator)
-    shapes = [_shape_of(value) for value in column.values]
+    shapes = [shape_of(value) for value in column.values]
     pads = len({shape[1:] for shape in shapes}) == 1 and all(shape and None not in shape for shape in shapes)
     use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
     if name in (MAIN, *_MARKS):

@@ -1,0 +1,144 @@
+// Rows of any shapes, padded along some of their axes: blocks of the output.
+#include <algorithm>
+#include <numeric>
+
+#include "../../kernels/bytes.hpp"
+#include "../input/python_number.hpp"
+#include "execute.hpp"
+
+namespace quadrat {
+namespace {
+
+std::int64_t product(const Trailing& extents) {
+    return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// How far apart the elements of each axis of an array of this shape are.
+Trailing steps_of(const Trailing& shape) {
+    Trailing steps(shape.size(), 1);
+    for (std::size_t axis = shape.size(); axis-- > 1;) {
+        steps[axis - 1] = steps[axis] * shape[axis];
+    }
+    return steps;
+}
+
+}  // namespace
+
+struct Execution::Blocks {
+    std::vector<Trailing> rows;  // their shapes; of a mask, the padded axes alone
+    Trailing extents;            // that all rows are padded to
+    std::size_t joined = 0;      // the axis that becomes that of the rows; 0: none does
+    bool left = false;           // whether padding comes first
+    Status status;
+};
+
+Execution::Blocks Execution::blocks(const Step& step) const {
+    const py::tuple how = plan_.values[step.name];
+    const Column& column = columns_.at(step.index);
+    Blocks made;
+    if (column.rows.empty()) {
+        made.status = {Code::bad_argument};
+        return made;
+    }
+    made.extents = column.shape(0);
+    const auto dimensions = static_cast<std::int64_t>(made.extents.size());
+    std::vector<bool> pads(made.extents.size());
+    std::size_t last = 0;
+    for (const py::handle axis : py::tuple(how[1])) {
+        const auto given = axis.cast<std::int64_t>(), found = given < 0 ? given + dimensions : given;
+        if (found < 0 || found >= dimensions) {
+            made.status = {Code::bad_argument, 0};
+            return made;
+        }
+        last = static_cast<std::size_t>(found);
+        pads[last] = true;
+    }
+    for (std::size_t i = 0; i < column.rows.size(); ++i) {
+        made.rows.push_back(column.shape(i));
+        const Trailing& shape = made.rows.back();
+        for (std::size_t axis = 0; axis < pads.size(); ++axis) {
+            if (shape.size() != pads.size() || (!pads[axis] && shape[axis] != made.extents[axis])) {
+                made.status = {Code::uneven, static_cast<std::int64_t>(i)};
+                return made;
+            }
+            made.extents[axis] = std::max(made.extents[axis], shape[axis]);
+        }
+    }
+    const std::vector<std::int64_t>& tokens = columns_.at(how[2].cast<std::size_t>()).lengths;
+    const auto is_as_long = [&](const Trailing& shape, std::int64_t length) { return shape[last] == length; };
+    if (std::count(pads.begin(), pads.end(), true) == 1 &&
+        std::equal(made.rows.begin(), made.rows.end(), tokens.begin(), tokens.end(), is_as_long)) {
+        made.extents[last] = layout_.width;
+        made.left = layout_.side == Side::left;
+    }
+    for (std::size_t axis = pads.size(); axis-- > 0;) {
+        if (step.action == Action::axes_mask && !pads[axis]) {
+            for (Trailing& shape : made.rows) {
+                shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+            }
+            made.extents.erase(made.extents.begin() + static_cast<std::ptrdiff_t>(axis));
+        } else if (axis > 0 && !pads[axis] && made.extents[axis] == 1) {
+            made.joined = axis;
+        }
+    }
+    return made;
+}
+
+std::vector<std::int64_t> Execution::padded_along_axes(const Step& step) const {
+    Blocks made = blocks(step);
+    if (!made.status) {  // which `write` reports
+        return {0};
+    }
+    const auto rows = static_cast<std::int64_t>(made.rows.size());
+    if (made.joined > 0) {
+        made.extents[made.joined] = rows;
+    } else {
+        made.extents.insert(made.extents.begin(), rows);
+    }
+    return made.extents;
+}
+
+Status Execution::write_blocks(const Step& step, void* out) const {
+    const Blocks made = blocks(step);
+    if (!made.status) {
+        return made.status;
+    }
+    const Trailing shape = padded_along_axes(step);
+    Trailing steps = steps_of(shape);
+    const std::int64_t apart = steps[made.joined];
+    if (made.joined == 0) {
+        steps.erase(steps.begin());
+    }
+    std::vector<std::int64_t> start;
+    bool gaps = false;
+    for (const Trailing& row : made.rows) {
+        std::int64_t first = static_cast<std::int64_t>(start.size()) * apart;
+        for (std::size_t axis = 0; axis < row.size(); ++axis) {
+            first += made.left ? (made.extents[axis] - row[axis]) * steps[axis] : 0;
+        }
+        gaps = gaps || row != made.extents;
+        start.push_back(first);
+    }
+    const std::int64_t size = product(shape);
+    const bool is_mask = step.action == Action::axes_mask;
+    std::uint64_t fill = 0;
+    if (gaps && !is_mask && !decode_number(py::tuple(plan_.values[step.name])[0].ptr(), step.kind, &fill)) {
+        return {Code::out_of_range};
+    }
+    if (gaps) {
+        find_fill(item_size(step.kind))(out, size, &fill);
+    }
+    if (!is_mask) {
+        return columns_.place_blocks(step.index, span_of(start), steps, out, step.kind, size);
+    }
+    const std::uint8_t one = 1;
+    Columns ones;
+    ones.columns.emplace_back(0);
+    for (const Trailing& row : made.rows) {
+        ones.columns[0].rows.push_back({&one, product(row), 0, Kind::uint8});
+        ones.columns[0].shapes.push_back(row);
+    }
+    return ones.place_blocks(0, span_of(start), steps, out, step.kind, size);
+}
+
+}  // namespace quadrat

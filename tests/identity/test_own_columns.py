@@ -1,0 +1,257 @@
+"""`join_columns`, `pad_axes` and `dtypes` against oracles of one line: `torch.cat`, `F.pad`, `.to(dtype)`."""
+
+from typing import Any
+
+import datasets
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from torch.nn.functional import pad
+
+import quadrat
+from support import samples
+from support.compare import assert_same_batch
+
+pytestmark = pytest.mark.same_everywhere
+
+COLLATORS = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
+COLLATORS += ["DataCollatorForLanguageModeling", "DataCollatorWithFlattening"]
+FORMS = ["array", "strided array", "tensor", "strided tensor", "list", "tuple"]
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+DTYPES_OF_ROWS = [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool]
+# Numbers at which rounding to 16 bits changes its mind, and those beyond.
+EDGES = [0.0, -0.0, 65519.996, 65520.0, 6.1e-5, 5.96e-8, 2.98e-8, 2.99e-8, 1e-45, 3.3895e38, 3.39e38, 1e38]
+DTYPES = st.sampled_from(DTYPES_OF_ROWS)
+NUMBERS = st.floats(width=32) | st.sampled_from([*EDGES, *(-one for one in EDGES)])
+
+
+def given_as(row: torch.Tensor, form: str) -> Any:
+    if form.startswith("strided") and row.dim() > 1:
+        row = row.transpose(0, -1).contiguous().transpose(0, -1)
+    if form.endswith("array") and row.dtype != torch.bfloat16:
+        return row.numpy()
+    return {"list": row.tolist(), "tuple": tuple(row.tolist())}.get(form, row)
+
+
+def as_read(row: torch.Tensor, form: str, kept: Any = DTYPES_OF_ROWS) -> torch.Tensor:
+    """A row, with the dtype that numbers in lists have, unless it is of memory and of a dtype that is kept."""
+    if form not in ("list", "tuple") and row.dtype in kept:
+        return row
+    return row.to(torch.float32 if row.is_floating_point() else row.dtype if row.dtype == torch.bool else torch.int64)
+
+
+@st.composite
+def tensors(draw: Any, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
+    numbers = NUMBERS if dtype.is_floating_point else st.integers(0, 1 if dtype == torch.bool else 99)
+    made = []
+    for shape in shapes:
+        size = int(np.prod(shape))
+        values = draw(st.lists(numbers, min_size=size, max_size=size))
+        kind = torch.float64 if dtype.is_floating_point else torch.int64
+        made.append(torch.tensor(values, dtype=kind).reshape(shape).to(dtype))
+    return made
+
+
+def assert_equal(got: torch.Tensor, expected: torch.Tensor) -> None:
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(got.isnan(), expected.isnan()) if got.is_floating_point() else True
+    assert torch.equal(torch.signbit(got)[~got.isnan()], torch.signbit(expected)[~expected.isnan()])
+
+
+def tokens(lengths: Any, name: str = "Seq2Seq") -> list[dict[str, Any]]:
+    labels = "Seq2Seq" in name or "Token" in name
+    return [{"input_ids": [5] * size, **({"labels": [6] * size} if labels else {})} for size in lengths]
+
+
+def make(name: str, **options: Any) -> Any:
+    return samples.make(quadrat, name, **({"mlm": False} if "Language" in name else {}), **options)
+
+
+@given(name=st.sampled_from(COLLATORS), form=st.sampled_from(FORMS), data=st.data())
+def test_joined(name, form, data):
+    draw = data.draw
+    dtype, into = draw(DTYPES), draw(st.none() | st.sampled_from(FLOATS))
+    trailing = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    sizes = draw(st.lists(st.none() | st.integers(1, 4), min_size=1, max_size=5))
+    rows = iter(draw(tensors([(n, *trailing) for n in sizes if n is not None], dtype)))
+    features, kept = tokens(range(1, len(sizes) + 1), name), []
+    for feature, size in zip(features, sizes, strict=True):
+        if size is not None:
+            kept.append(next(rows))
+            feature["pixels"] = given_as(kept[-1], form)
+        elif draw(st.booleans()):
+            feature["pixels"] = None
+    free = {"padding_free": True} if name in (COLLATORS[1], COLLATORS[3]) and draw(st.booleans()) else {}
+    dtypes = None if into is None or dtype == torch.bool else {"pixels": into}
+    collator = make(name, join_columns=["pixels"], dtypes=dtypes, **free)
+    without = [{key: one for key, one in feature.items() if key != "pixels"} for feature in features]
+    plain = make(name, **free)(without)
+    for _ in range(2):
+        batch = dict(collator(features))
+        if kept:
+            joined = torch.cat([as_read(row, form) for row in kept])
+            assert_equal(batch.pop("pixels"), joined if dtypes is None else joined.to(into))
+        assert_same_batch(dict(plain), batch)
+    assert not collator.__dict__.get("_quadrat_fell_back")
+
+
+@given(axes=st.sampled_from([-1, 0, (0, 1), (-2, -1), (0, 2)]), form=st.sampled_from(FORMS), data=st.data())
+def test_any_axis_is_padded(axes, form, data):
+    draw = data.draw
+    given_axes = (axes,) if isinstance(axes, int) else axes
+    dimensions = draw(st.integers(max(2, *(axis + 1 for axis in given_axes)), 4))
+    padded, dtype = {axis % dimensions for axis in given_axes}, draw(DTYPES.filter(lambda one: one != torch.bool))
+    fixed = draw(st.lists(st.integers(1, 3), min_size=dimensions, max_size=dimensions))
+    count, left = draw(st.integers(1, 4)), draw(st.booleans())
+    sizes = st.integers(1, 4)
+    shapes = [tuple(draw(sizes) if axis in padded else fixed[axis] for axis in range(dimensions)) for _ in range(count)]
+    rows, value = draw(tensors(shapes, dtype)), draw(st.integers(0, 9))
+    aligned = len(padded) == 1 and draw(st.booleans())
+    lengths = [shape[min(padded)] for shape in shapes] if aligned else [9] * count
+    features = [{**one, "x": given_as(row, form)} for one, row in zip(tokens(lengths), rows, strict=True)]
+    multiple = draw(st.none() | st.just(8))
+    options = {"pad_values": {"x": value}, "pad_axes": {"x": axes, "mask": "x"}, "pad_to_multiple_of": multiple}
+    collator = samples.make(quadrat, "DataCollatorForSeq2Seq", **options)
+    collator.tokenizer.padding_side = "left" if left else "right"
+    batch = collator(features)
+    width = [max(shape[axis] for shape in shapes) for axis in range(dimensions)]
+    if len(padded) == 1 and [shape[min(padded)] for shape in shapes] == lengths:
+        width[min(padded)] = batch["input_ids"].shape[1]
+    else:
+        left = False
+
+    def widened(row: torch.Tensor, by: float) -> torch.Tensor:
+        gaps = [(0, 0) if not left else (width[a] - row.shape[a], 0) for a in range(dimensions)]
+        gaps = gaps if left else [(0, width[a] - row.shape[a]) for a in range(dimensions)]
+        return pad(row, [one for pair in reversed(gaps) for one in pair], value=by)
+
+    join = [axis for axis in range(1, dimensions) if axis not in padded and fixed[axis] == 1]
+    made = [widened(as_read(row, form, [torch.float16, torch.bfloat16]), value) for row in rows]
+    assert_equal(batch["x"], torch.cat(made, join[0]) if join else torch.stack(made))
+    here = tuple(slice(None) if axis in padded else 0 for axis in range(dimensions))
+    masks = torch.stack([widened(torch.ones(row.shape, dtype=torch.int64), 0)[here] for row in rows])
+    assert_equal(batch["mask"], masks)
+    assert not collator.__dict__.get("_quadrat_fell_back")
+
+
+@pytest.mark.parametrize("target", [torch.bfloat16, torch.float16], ids=str)
+def test_all_numbers_of_16_bits_and_their_neighbours(target):
+    """Each number of the target, those half-way to the next, and their neighbours."""
+    bits = torch.arange(2**16, dtype=torch.int32)
+    if target == torch.bfloat16:
+        near = ((bits << 16)[:, None] + torch.tensor([-1, 0, 1, 0x7FFF, 0x8000, 0x8001], dtype=torch.int32)).flatten()
+        numbers = near.view(torch.float32)
+    else:
+        own = bits.to(torch.int16).view(torch.float16).float().view(torch.int32)
+        near = own[:, None] + torch.tensor([-1, 0, 1, 0xFFF, 0x1000, 0x1001, 0x2000], dtype=torch.int32)
+        numbers = near.flatten().view(torch.float32)
+    for rows in (numbers, numbers.double(), numbers.numpy()):
+        made = quadrat.pad([rows[:5], rows], dtype=target, return_tensors="pt")
+        assert_equal(made[1], torch.as_tensor(rows).to(target))
+    back = numbers.to(target)
+    assert_equal(quadrat.pad([back], dtype=torch.float32), back[None].float())
+    assert_equal(quadrat.pad([back, back[:3]]), torch.stack([back, pad(back[:3], (0, len(back) - 3))]))
+
+
+@given(dtype=st.sampled_from([torch.bfloat16, torch.float16]), data=st.data())
+def test_16_bits_stay(dtype, data):
+    """As a padded column, and as a stacked one of the default collator."""
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    rows = data.draw(tensors([(size,) for size in sizes], dtype))
+    features = [{"input_ids": [5] * len(row), "x": row} for row in rows]
+    batch = samples.make(quadrat, "DataCollatorWithPadding", pad_values={"x": -1})(features)
+    width = batch["input_ids"].shape[1]
+    assert_equal(batch["x"], torch.stack([pad(row, (0, width - len(row)), value=-1) for row in rows]))
+    if dtype == torch.bfloat16:
+        collator = samples.make(quadrat, "DataCollatorWithPadding", pad_values={"x": -1}, return_tensors="np")
+        with pytest.raises(ValueError, match=r"'x'.*NumPy has no"):
+            collator(features)
+
+
+def rows_of_dataset(kind: str, rows: list[np.ndarray]) -> datasets.Dataset:
+    values = [None if row is None else row.tolist() for row in rows]
+    columns = {"input_ids": [[5] * (n + 1) for n in range(len(rows))], "pixels": values}
+    inner = datasets.Value("float32")
+    features = {
+        "list": datasets.List(datasets.List(inner)),
+        "fixed": datasets.List(datasets.List(inner, length=4)),
+        "Array2D": datasets.Array2D((None, 4), "float32"),
+    }[kind]
+    of_ids = datasets.List(datasets.Value("int64"))
+    return datasets.Dataset.from_dict(columns, datasets.Features(input_ids=of_ids, pixels=features))
+
+
+@pytest.mark.parametrize("kind", ["list", "fixed", "Array2D"])
+def test_from_arrow_without_lists(kind):
+    generator = np.random.default_rng(0)
+    rows = [generator.standard_normal((n, 4), dtype=np.float32) for n in (3, 1, 2)]
+    data = rows_of_dataset(kind, rows)
+    missing = rows_of_dataset(kind, [rows[0], None, rows[2]]) if kind != "Array2D" else data
+    kept = rows if missing is data else [rows[0], rows[2]]
+    collator = samples.make(quadrat, "DataCollatorWithPadding", join_columns=("pixels",), dtypes={"pixels": "bfloat16"})
+    for source, expected in ((data, rows), (missing, kept)):
+        batch = collator(source.with_format("arrow")[:])
+        assert_equal(batch["pixels"], torch.from_numpy(np.concatenate(expected)).bfloat16())
+    assert not collator.__dict__.get("_quadrat_fell_back")
+
+
+def test_what_falls_back_has_the_same_columns():
+    """Rows of a class that the kernels do not know: the reference makes the rest."""
+    collator = samples.make(
+        quadrat, "DataCollatorForTokenClassification", join_columns=("pixels",), pad_values={"x": 1, "score": 0.5},
+        pad_axes={"x": -1, "mask": "x"}, dtypes={"pixels": "float16", "other": "bfloat16", "score": "bfloat16"},
+    )  # fmt: skip
+    features = tokens(range(1, 4))
+    for number, one in enumerate(features):
+        one.update(x=np.ones((2, number + 1)), score=[0.25] * (number + 1), other=0.5)
+        one.update({"pixels": np.ones((number, 2), np.float32)} if number else {})
+    expected = collator(features)
+    odd = [{**one, "other": np.array(0.5)} for one in features]
+    assert_same_batch(expected, collator(odd))
+    assert collator.__dict__["_quadrat_fell_back"]
+
+
+ROW = {"input_ids": [5, 6]}
+IMAGE = np.ones((2, 3), np.float32)
+JOIN, PAD = {"join_columns": ("x",)}, {"pad_values": {"x": 0}}
+WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+    (JOIN, [{**ROW, "x": IMAGE}, ROW, {**ROW, "x": IMAGE[:, :2]}], r"'x', row 2 .*\(2, 2\) and row 0 \(2, 3\)"),
+    (JOIN, [ROW, {**ROW, "x": "text"}], "'x', row 1 is the string 'text'.*remove"),
+    (JOIN, [{**ROW, "x": 5}], "'x', row 0 is one number"),
+    ({**JOIN, "dtypes": {"x": "int8"}}, [{**ROW, "x": IMAGE}], "'x'.*dtype"),
+    ({"join_columns": "x"}, [ROW], "join_columns must be a tuple"),
+    ({"join_columns": ("input_ids",)}, [ROW], "padded by the tokenizer"),
+    ({**PAD, "pad_axes": {"x": 2}}, [{**ROW, "x": IMAGE}], r"'x', row 0 has the shape \(2, 3\), and no axis 2"),
+    ({**PAD, "pad_axes": {"x": 1}}, [{**ROW, "x": IMAGE}, {**ROW, "x": IMAGE[:1]}], r"row 1 .*\(1, 3\) and row 0"),
+    ({"pad_axes": {"x": -1}}, [{**ROW, "x": IMAGE}], "pad_values={'x': 0}"),
+    ({"pad_axes": {"m": "x"}}, [{**ROW, "x": IMAGE}], "'m' is the mask of 'x'"),
+    ({"pad_values": {"x": 1e6}, "dtypes": {"x": "float16"}}, [{**ROW, "x": [1.0]}], "'x' padded with 1000000.*float16"),
+    ({"pad_values": {"x": 300}, "dtypes": {"x": "uint8"}}, [{**ROW, "x": [1]}], "'x' padded with 300.*uint8"),
+    ({"dtypes": {"x": "bfloat17"}}, [{**ROW, "x": 1.0}], "dtypes: column 'x'"),
+    ({"dtypes": {"input_ids": "int32"}}, [ROW], "padded by the tokenizer"),
+    ({"dtypes": {"x": "int64"}}, [{**ROW, "x": 0.5}], "'x' holds torch.float32, which does not convert to int64"),
+    ({**PAD, "pad_axes": {"x": -1}, "trim": True}, [{**ROW, "x": IMAGE}], "trim cannot cut"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "features", "said"), WRONG)
+def test_errors(options, features, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        samples.make(quadrat, "DataCollatorWithPadding", **options)(features)
+
+
+def test_options_that_change_and_what_is_sent():
+    """A list of names that is edited, dtypes that are exchanged, and deferred batches."""
+    names: list[str] = []
+    collator = samples.make(quadrat, "DataCollatorWithPadding", join_columns=names, deferred=True)
+    features = [{**ROW, "x": IMAGE}, {**ROW, "x": IMAGE}]
+    assert collator(features).to("cpu")["x"].shape == (2, 2, 3)
+    names.append("x")
+    assert collator(features).to("cpu")["x"].shape == (4, 3)
+    collator.dtypes = {"x": torch.bfloat16}
+    assert collator(features).to("cpu")["x"].dtype == torch.bfloat16
+    collator.deferred, collator.trim = False, True
+    assert collator([{**ROW, "attention_mask": [1, 0], "x": IMAGE[:, :2]}])["x"].shape == (2, 2)
