@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from torch.nn.functional import pad
 
@@ -255,3 +256,22 @@ def test_options_that_change_and_what_is_sent():
     assert collator(features).to("cpu")["x"].dtype == torch.bfloat16
     collator.deferred, collator.trim = False, True
     assert collator([{**ROW, "attention_mask": [1, 0], "x": IMAGE[:, :2]}])["x"].shape == (2, 2)
+
+
+def test_weights_of_grids():
+    """Patches of each row, from lists of mappings, a dict of columns and a dataset."""
+    grids = [[[1, 4, 6], [1, 2, 2]], None, [], [[2, 2, 4]]]
+    rows = [{"input_ids": [5] * n, "grid": grid} for n, grid in enumerate(grids)]
+    del rows[1]["grid"]
+    columns = {"input_ids": [[5] * n for n in range(4)], "grid": grids}
+    for source in (rows, columns, datasets.Dataset.from_dict(columns)):
+        assert quadrat.lengths(source, weights="grid").tolist() == [28, 1, 2, 19]
+
+
+def test_hints_where_rows_are_tuples_or_of_bfloat16():
+    tuples = [{"input_ids": (5, 6), "labels": (1, 2)}, {"input_ids": (5,), "labels": (1,)}]
+    with pytest.raises(TypeError, match=r"only concatenate tuple.*\n.*row 0 is a tuple where a list is expected"):
+        samples.make(quadrat, "DataCollatorForTokenClassification")(tuples)
+    clips = [{"input_values": torch.ones(size).bfloat16()} for size in (2, 3)]
+    with quadrat.patch_transformers(), pytest.raises(TypeError, match=r"'input_values' holds; give row.float"):
+        transformers.Wav2Vec2FeatureExtractor().pad(clips, return_tensors="pt")

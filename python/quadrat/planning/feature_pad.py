@@ -18,7 +18,7 @@ from quadrat.installed.imitated import Row, code_of
 from quadrat.planning import fallback
 from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
+from quadrat.planning.fallback import FallBack, log_once, or_fall_back, raise_saying, require_known, rounded_up, said
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
@@ -67,9 +67,15 @@ def feature_pad(
         if not of_reference():
             return _padded(extractor, inputs, options, mask_kind, name)
     except FallBack as reason:
-        log_once(_noted, reason.args, counts=False)
+        why = reason.args
+        log_once(_noted, why, counts=False)
+    else:
+        why = ("",)
     rows = plain(inputs) if name is None else only(inputs, name)
-    return originals.FEATURE_PAD(extractor, rows, **options._asdict())
+    try:
+        return originals.FEATURE_PAD(extractor, rows, **options._asdict())
+    except TypeError as error:  # of rows that NumPy has no dtype for
+        raise_saying(error, said(*why) if "bfloat16" in why[0] else None)
 
 
 def only(rows: Any, name: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -114,6 +115,8 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
         if column.role not in (Role.TARGETS, Role.TOKEN_LABELS):
             yield from _mixed(column, tokens)
         yield from doubtful(column)
+    padded = (column for column in columns if column.role in (*_PADDED, Role.TOKEN_LABELS, Role.TARGETS))
+    yield from itertools.chain.from_iterable(_not_lists(column, tuple) for column in padded)
 
 
 def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:

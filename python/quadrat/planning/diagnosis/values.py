@@ -150,10 +150,8 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
         gaps = column.name == "word_ids"  # special tokens are of no word
         for position, element in ((p, one) for p, one in enumerate(value) if not gaps or one is not None):
             yield from _problems(column, f"{where}, position {position}", element, inside=True)
-    elif role is Role.TOKENS and "float" in str(getattr(value, "dtype", "")):
-        to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
-        kind = str(value.dtype).removeprefix("torch.")
-        yield False, f"{where} holds {kind} numbers, and token ids are ints; give {to_ints}"
+    elif (said := _of_a_wrong_dtype(role, value)) is not None:
+        yield role is not Role.TOKENS, f"{where} holds {str(value.dtype).removeprefix('torch.')} numbers, {said}"
     elif role in (Role.TOKENS, Role.FLAT) and isinstance(value, float):
         are, one = ("token ids", "token") if role is Role.TOKENS else ("labels", "label")
         yield False, f"{where} is the float {value}, and {are} are ints; give [int({one}) for {one} in row]"
@@ -161,6 +159,16 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
         yield True, f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
     elif not is_list and (problem := _of_another_type(column, value, inside)) is not None:
         yield False, f"{where} is {kind_of(value)}, {problem}"
+
+
+def _of_a_wrong_dtype(role: Role, value: Any) -> str | None:
+    dtype = str(getattr(value, "dtype", ""))
+    if role in (Role.SAMPLES, Role.FRAMES) and "bfloat16" in dtype:
+        return "which NumPy does not have; give row.float()"
+    to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
+    if role is Role.TOKENS and "float" in dtype:
+        return f"and token ids are ints; give {to_ints}"
+    return None
 
 
 def _of_another_type(column: Column, value: Any, inside: bool) -> str | None:
