@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat.installed import imitated
 
 trl = pytest.importorskip("trl", reason="TRL, whose trainers are trimmed, is not installed")
 with warnings.catch_warnings():
@@ -190,6 +191,15 @@ def test_unknown_code(tmp_path: Path, monkeypatch: Any) -> None:
     trainer.train()
     assert "rows stay in their micro-batches" in str(made)
     assert made.passes.computed < made.passes.computed_before
+
+    monkeypatch.undo()
+    monkeypatch.setitem(imitated.CODE, "trl.trainer.utils.add_fused_lm_head", reward)  # as if TRL had another one
+    imitated.changed.cache_clear()
+    imitated._warn_of.cache_clear()
+    with pytest.warns(UserWarning, match="does not know `trl.trainer.utils.add_fused_lm_head` of TRL"):
+        made = quadrat.batch_by_tokens(trainer_of("RLOO", tmp_path))
+    imitated.changed.cache_clear()
+    assert "Passes are as before: trl.trainer.utils.add_fused_lm_head of TRL" in str(made)
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a run of the tests is of: versions, the platform, and the code of transformers that quadrat imitates."""
 
+import contextlib
 import importlib.metadata
 import platform
 
@@ -14,6 +15,8 @@ from support.matrix import CODE, PACKAGES
 def properties() -> dict[str, str]:
     """Name -> value, for the report of a run; those of code begin with `CODE`."""
     rows()  # those of TRL, too
+    with contextlib.suppress(ImportError):
+        from quadrat.trl import tested  # noqa: F401 - which takes seconds
     code = {name: fingerprint(thing) for name, thing in imitated.CODE.items() if thing is not None}
     return {
         "python": platform.python_version(),

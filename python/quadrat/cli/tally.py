@@ -21,6 +21,7 @@ import numpy as np
 import quadrat
 from quadrat.cli.batch_sizes import COUNTED, Sizes, is_unlabelled, sentences, sizes_of
 from quadrat.cli.command import complain, listed
+from quadrat.cli.online import online_sentences
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.waits import EVALUATION, TRAINING, Waits, gains, loop_sentences, merged_loops
 from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
@@ -230,7 +231,8 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
     notes = {
         f"{total['unlabelled']:,} of them had {_UNLABELLED}": total["unlabelled"],
         **dict.fromkeys(padding, True),
-        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"],
+        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"]
+        and (total["trimmed"] or not total["elsewhere"]["online passes"]),
         f"{workers:,} batches came from {total.get('workers')} worker processes": workers,
         f"{others:,} batches of loaders were made by other collators: their padding counts": others,
         f"{unknown:,} batches have no attention mask: how much of them is padding is not known": unknown,
@@ -238,6 +240,7 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
     lines += [text for text, number in notes.items() if number]
     lines += loop_sentences(total["loops"], {TRAINING: budget, EVALUATION: "quadrat.batching.by_length"})
     lines += sentences(total["elsewhere"], of_trainer)
+    lines += online_sentences(total["elsewhere"], of_trainer)
     unmet = [name for name in of_trainer if not total["options"][name]]
     if "--inference" in unmet:
         unmet.remove("--inference")

@@ -20,9 +20,11 @@ import numpy as np
 import quadrat
 from quadrat.cli.batch_sizes import PATCHES, patch_tokenizers
 from quadrat.cli.command import complain, one_line
+from quadrat.cli.online import prepare_online
 from quadrat.cli.tally import OPTIONS, TALLY, finish, merged, say, show
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
+from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 # The options of `batch_by_tokens`.
 _OF_BATCHES: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim, "attention": OPTIONS.attention}
@@ -202,15 +204,19 @@ def _prepare(trainer: Any) -> None:
     TALLY.options.update(name for name in OPTIONS.of_trainer if name not in ("--evaluation", "--inference"))
     with _or_say(trainer, "the model is not checked for packed rows"):
         _warn_of_packed_rows(trainer)
+    online = derives_from(type(trainer), "trl", ONLINE_TRAINERS)
     with _or_say(trainer, "batches are as before"):
-        if OPTIONS.max_tokens is not None:
+        if online:
+            prepare_online(trainer, TALLY, OPTIONS, functools.partial(_say_of, trainer), **_OF_BATCHES)
+        elif OPTIONS.max_tokens is not None:
             _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **_OF_BATCHES)))
         elif OPTIONS.group_by_length:
             _group(trainer)
     with _or_say(trainer, "batches are not trimmed"):
-        if OPTIONS.trim and not isinstance(trainer.train_dataset, quadrat.data.BatchedDataset):
+        if OPTIONS.trim and not online and not isinstance(trainer.train_dataset, quadrat.data.BatchedDataset):
             trim_batches(trainer)
-    group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
+    if not online:
+        group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
     with _or_say(trainer, "a stream is resumed as before"):
         _resume_stream(trainer)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,22 +18,11 @@ from quadrat.trl.row_sizes import sizes_of, split_by_tokens
 from quadrat.trl.tested import unlike_tested
 
 logger = logging.getLogger("quadrat")
-_SPLITS = ("_prepare_inputs", "compute_loss", "_compute_loss", "shuffle_sequence_dict", "split_tensor_dict")
 # Losses of GRPOTrainer: divided by the tokens of a generation batch; a mean over the rows of a micro-batch.
 _BY_TOKENS, _BY_ROWS = ("dapo", "cispo", "vespo"), ("grpo", "dr_grpo", "sapo", "luspo")
-_COLUMNS = (  # of micro-batches without images
-    *(
-        "prompt_ids",
-        "prompt_mask",
-        "completion_ids",
-        "completion_mask",
-        "tool_mask",
-        "advantages",
-        "num_items_in_batch",
-    ),
-    *("old_logps", "old_per_token_logps", "ref_per_token_logps"),
-    *("sampling_per_token_logps", "importance_sampling_ratio"),
-)
+# How names of micro-batches without images end.
+_IDS, _MASKS = ("prompt_ids", "completion_ids"), ("prompt_mask", "completion_mask", "tool_mask")
+_COLUMNS = (*_IDS, *_MASKS, "_logps", "advantages", "num_items_in_batch", "importance_sampling_ratio")
 
 
 class OnlineBatches:
@@ -41,7 +31,7 @@ class OnlineBatches:
     def __init__(self, trainer: Any, passes: TrimmedPasses) -> None:
         self.passes = passes
         # Why rows stay in their micro-batches; None: they are sorted.
-        self.reason = passes.reason or unlike_tested(type(trainer), _SPLITS) or not_exact(trainer)
+        self.reason = passes.reason or unlike_tested(type(trainer), "micro_batches") or not_exact(trainer)
         self.say: Callable[[str], object] = logger.info
         self._trainer, self._original = trainer, trainer._prepare_inputs
 
@@ -67,11 +57,9 @@ class OnlineBatches:
         if reason is not None:
             return inputs
         steps = min(trainer.args.gradient_accumulation_steps, len(parts))
-        sorted_parts = [
-            one for first in range(0, len(parts), steps) for one in self._sorted(parts[first : first + steps])
-        ]
-        trainer._buffered_inputs = sorted_parts
-        return sorted_parts[trainer._step % len(parts)]
+        made = [self._sorted(parts[first : first + steps]) for first in range(0, len(parts), steps)]
+        trainer._buffered_inputs = [*chain.from_iterable(made)]
+        return trainer._buffered_inputs[trainer._step % len(parts)]
 
     def _sorted(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The micro-batches of an optimizer step with their rows in order of length, the longest first."""
@@ -132,7 +120,7 @@ def not_exact(trainer: Any) -> str | None:
 
 def _not_rows(parts: list[dict[str, Any]]) -> str | None:
     """Why the rows of micro-batches cannot be sorted; None if they can."""
-    name = next((name for name, value in parts[0].items() if value is not None and name not in _COLUMNS), None)
+    name = next((name for name, value in parts[0].items() if value is not None and not name.endswith(_COLUMNS)), None)
     return None if name is None else f"a micro-batch has `{name}`, whose passes are not cut"
 
 

@@ -24,7 +24,6 @@ from quadrat.trl.tested import unlike_tested
 logger = logging.getLogger("quadrat")
 PASS = "_get_per_token_logps_and_entropies"
 _TRAINERS = ("GRPOTrainer", "RLOOTrainer")
-PADS = (PASS, "add_fused_lm_head")  # the code whose results are 0 at masked places
 
 
 class TrimmedPasses:
@@ -32,7 +31,7 @@ class TrimmedPasses:
 
     def __init__(self, trainer: Any) -> None:
         self.computed_before = self.computed = 0  # tokens that TRL computes for the passes so far, and those computed
-        self.reason = unlike_tested(type(trainer), PADS)  # why nothing is done; None: passes are cut
+        self.reason = unlike_tested(type(trainer), "passes")  # why nothing is done; None: passes are cut
         self.say: Callable[[str], object] = logger.info
         self._trainer, self.original = trainer, getattr(trainer, PASS)
         self._sides: weakref.WeakKeyDictionary[Any, Sides] = weakref.WeakKeyDictionary()
@@ -106,8 +105,10 @@ class TrimmedPasses:
         if accelerator.num_processes > 1:  # which decide the same
             both = accelerator.gather(torch.tensor([sides[:2]], dtype=torch.int64, device=ids.device)).all(0).tolist()
             sides = Sides(left=both[0], right=both[1], why=sides.why)
+        said = str(self)
         self._sides[model] = sides
-        self.say(_described(model, sides))
+        if (text := _described(model, sides)) not in said:
+            self.say(text)
         return sides
 
 

@@ -1,33 +1,50 @@
-"""The code of TRL's online trainers that quadrat was tested with."""
+"""The code of TRL's online trainers that has to be the tested one: rows of the table of what is imitated."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
+from typing import Any
 
-from quadrat.installed.imitated import fingerprint, trusted
+from trl.trainer import grpo_trainer, rloo_trainer
 
-TESTED: dict[str, tuple[str, ...]] = {
-    "_get_per_token_logps_and_entropies": ("c284a708be138fc9",),
-    "add_fused_lm_head": ("84e322606593064c",),
-    "_prepare_inputs": ("1d3ae280df01e0d6",),
-    "compute_loss": ("57891fd9d1fb955a", "972b050788aee759"),
-    "_compute_loss": ("f3523b2026dcdd1f", "c1566e04f6b8e8d5"),
-    "shuffle_sequence_dict": ("b72dbdbc48a8fdad",),
-    "split_tensor_dict": ("e37fbd20ba79e0c8",),
+from quadrat.installed import imitated
+from quadrat.installed.imitated import BROKEN, Row, code_of_trl
+
+_MODULES = {"GRPOTrainer": grpo_trainer, "RLOOTrainer": rloo_trainer}
+# What makes a pass, whose results are 0 at masked places; and what makes micro-batches, and a loss of them.
+_NAMES = {
+    "passes": ("_get_per_token_logps_and_entropies", "add_fused_lm_head"),
+    "micro_batches": ("_prepare_inputs", "compute_loss", "_compute_loss", "shuffle_sequence_dict", "split_tensor_dict"),
 }
 
 
-def unlike_tested(trainer: type, names: tuple[str, ...]) -> str | None:
-    """Why a trainer's methods, and the functions of TRL that they call, are not known, and warns; None if all are."""
-    if trusted():
+def _code(trainer: type, module: Any, name: str) -> Any:
+    """A method of a trainer, or a function that its module takes from TRL; None where there is none."""
+    return getattr(trainer, name, None) or getattr(module, name, None)
+
+
+def _found(trainer: str, part: str) -> dict[str, Any]:
+    module = _MODULES[trainer]
+    found = {name: _code(getattr(module, trainer), module, name) for name in _NAMES[part]}
+    missing = [f"trl.{name}" for name, code in found.items() if code is None]
+    BROKEN.update(dict.fromkeys(missing, "this version of TRL has no such function"))
+    code = code_of_trl(*(inspect.unwrap(one) for one in found.values() if one is not None))
+    Row(f"trl.{trainer}.{part}", (*missing, *code), compares=False)
+    return found
+
+
+_FOUND = {(trainer, part): _found(trainer, part) for trainer in _MODULES for part in _NAMES}
+
+
+def unlike_tested(trainer: type, part: str) -> str | None:
+    """Why the code of a trainer, for passes or for micro-batches, is not known, after a warning; None if it is."""
+    if imitated.trusted():
         return None
-    base = next(one for one in trainer.__mro__ if one.__module__.startswith("trl.trainer."))
-    for name in names:
-        code = getattr(trainer, name, None) or getattr(sys.modules[base.__module__], name, None)
-        if code is None or fingerprint(inspect.unwrap(code)) not in TESTED[name]:
-            why = f"`{name}` of {trainer.__name__} is not the one that was tested"
-            warnings.warn(f"{why}: what depends on it is left to TRL", stacklevel=2)
+    base = next(one.__name__ for one in trainer.__mro__ if one.__name__ in _MODULES)
+    for name, code in _FOUND[base, part].items():
+        if _code(trainer, _MODULES[base], name) is not code:
+            why = f"`{name}` of {trainer.__name__} is not that of TRL"
+            warnings.warn(f"{why}: what depends on it stays as it is", stacklevel=2)
             return why
-    return None
+    return imitated.unknown(f"trl.{base}.{part}")
