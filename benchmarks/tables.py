@@ -339,6 +339,16 @@ def loop(*, model: bool) -> None:
     print(f"\n{measured_on('loop')}")
 
 
+def demo() -> None:
+    """The table that `make demo` printed, without what the README has no room for."""
+    lines = (RESULTS.parents[1] / "docs/examples/classify_packages.txt").read_text(encoding="utf-8").splitlines()
+    first = next(at for at, line in enumerate(lines) if line.split() == ["quadrat,"] * 2)
+    end = next(at for at, line in enumerate(lines) if line.lstrip().startswith("steps with the same loss"))
+    left_out = ("training steps", "collation", "loss on")
+    shown = [line.rstrip() for line in lines[first : end + 1] if not line.lstrip().startswith(left_out)]
+    print("\n".join(["```text", "...", *shown, "...", "```"]))
+
+
 def front() -> None:
     """The table of the README: padding as in its picture, masking, then the whole loop."""
     padding = usual(load("peers"), "padding")

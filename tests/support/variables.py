@@ -1,6 +1,7 @@
-"""The environment variables that tests and the processes they start may depend on."""
+"""The environment variables that tests and the processes they start may depend on, and the signals that end them."""
 
 import os
+import signal
 
 # Of the system; of what fetches packages; of compilers; of sanitizers and emulators; of a run of the tests.
 NAMES = {
@@ -13,7 +14,12 @@ PREFIXES = ("PIP_", "UV_", "SSL_CERT_", "ASAN_", "UBSAN_", "TSAN_", "QEMU_", "PY
 
 
 def forget_others() -> None:
-    """Remove all other variables from this process: tests must not pass because of a developer's shell."""
+    """Remove all other variables from this process: tests must not pass because of a developer's shell.
+
+    A job in the background ignores Ctrl-C, and so would what it starts: it is heard again.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in list(os.environ):
         if not (name in NAMES or name.startswith(PREFIXES) or name.lower().endswith("_proxy")):
             del os.environ[name]
