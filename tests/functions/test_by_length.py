@@ -250,6 +250,27 @@ BAD = {
         *(ValueError, "padding_value=nan is not one of uint8: give another one"),
         lambda: called(lambda ids: ids.astype(np.uint8), padding_value=float("nan")),
     ),
+    **{
+        f"padding {value!r} of {dtype}": (
+            *(ValueError, f"padding_value={value!r} is not one of {dtype}: give another one"),
+            lambda value=value, dtype=dtype: called(
+                lambda ids: torch.from_numpy(ids).to(getattr(torch, dtype)), padding_value=value
+            ),
+        )
+        for value, dtype in [(1e6, "float16"), (-100, "float8_e4m3fn"), (None, "float32"), (1001, "bfloat16")]
+    },
+    "padding beyond an array": (
+        *(ValueError, "padding_value=1000000.0 is not one of float16"),
+        lambda: called(lambda ids: ids.astype(np.float16), padding_value=1e6),
+    ),
+    "a masked array": (
+        *(TypeError, "output would lose the mask of a masked array"),
+        lambda: called(lambda ids: np.ma.array(ids, mask=ids > 0)),
+    ),
+    "a sparse tensor": (
+        *(TypeError, r"output is a tensor of layout torch.sparse_coo for row 1: give its to_dense\(\)"),
+        lambda: called(lambda ids: torch.from_numpy(ids).to_sparse()),
+    ),
     "outputs left out": (ValueError, "2 outputs for 3 batches", lambda: planned(max_tokens=6).restore([[1], [2]])),
     "no processes": (RuntimeError, "init_process_group first", lambda: called(len, world_size=2)),
     "no such rank": (ValueError, "rank", lambda: planned(world_size=2, rank=2)),

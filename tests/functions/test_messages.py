@@ -23,6 +23,7 @@ def test_reprs():
 IDS, SHORT_ROWS = np.arange(6).reshape(2, 3), [[1], [2, 3]]
 MASKING = {"mask_token_id": 3, "vocab_size": 99}
 PHILOX = {**MASKING, "rng": "philox"}
+BYTES = quadrat.Ragged(torch.ones(3).to(torch.float8_e4m3fn), torch.tensor([0, 1, 3]))
 HALF = quadrat.Ragged(torch.ones(3, dtype=torch.float16), torch.tensor([0, 1, 3]))
 
 
@@ -80,6 +81,7 @@ def masked(**options):
             "batch must be an int, not 2.0",
         ),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
+        (OverflowError, lambda: quadrat.pad(BYTES, padding_value=-100), "does not fit the dtype torch.float8_e4m3fn"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=10**400), "does not fit"),
         (OverflowError, lambda: quadrat.pad([[1.0], [2.0, 3.0]], padding_value=1e300, dtype="float32"), "float32"),
     ],

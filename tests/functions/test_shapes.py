@@ -334,6 +334,9 @@ def filled_with(rows, value):
         (lambda: quadrat.BatchedStream([], 64, shapes=2), TypeError, "lengths of a stream are not known"),
         (lambda: FixedShapes(quadrat.DataCollatorWithFlattening(deferred=True), PLAN), TypeError, "deferred"),
         (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(5, 8)}, PLAN)([]), ValueError, "5 x 8 fits none of"),
+        (lambda: ShapePlan([(1.5, 8)]), TypeError, "the rows of a shape must be an int, not 1.5"),
+        (lambda: ShapePlan([(8, True)]), TypeError, "the width of a shape must be an int, not True"),
+        (lambda: quadrat.TokenBudgetBatchSampler([1], True), TypeError, "max_tokens must be an int, not True"),
         (
             lambda: FixedShapes(quadrat.flatten, ShapePlan([(2, 8)], padded=False))([[1], [2], [3]]), ValueError,
             r"3 rows and 3 tokens fits none of the shapes of ShapePlan\(2 x 8\): choose rows with TokenBudgetBatch",

@@ -119,6 +119,8 @@ def attention_of(given: Any) -> AttentionCost | None:
         raise TypeError(f"attention must be a number of tokens, or a model or its config, not {given!r}")
     else:
         cost = AttentionCost(float(given)) if isinstance(given, (int, float, np.number)) else AttentionCost.of(given)
+    if cost is not None:
+        number_below(cost.window, "window", 1 << 62)
     if cost is not None and not (0 < cost.crossover < math.inf and 0 <= cost.windowed <= 1 and cost.window >= 0):
         raise ValueError(
             f"attention must be a number of tokens above 0, with a share of layers from 0 to 1, not {cost}"

@@ -13,6 +13,7 @@ from quadrat import _core
 from quadrat.batching._epoch import random_order
 from quadrat.batching.budget import MOST_ROWS, AttentionCost, Budget, attention_of, histogram
 from quadrat.batching.lengths import lengths_of
+from quadrat.ops._padding import whole
 from quadrat.ops._philox import number_below
 from quadrat.support.arrays import IntArray
 
@@ -45,9 +46,10 @@ class ShapePlan:
     computed: dict[int | None, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ValueError unless there are shapes, by rising width."""
-        widths = [width for _, width in self.shapes]
-        if not widths or widths != sorted(set(widths)) or min(map(min, self.shapes)) < 1:
+        """Raises TypeError unless shapes are of ints, and ValueError unless there are some, by rising width."""
+        widths = [whole(width, "the width of a shape") for _, width in self.shapes]
+        rows = [whole(rows, "the rows of a shape") for rows, _ in self.shapes]
+        if not widths or widths != sorted(set(widths)) or min(widths + rows) < 1:
             raise ValueError(f"shapes must be (rows, width) by rising width, not {self.shapes}")
         if not self.longest:
             object.__setattr__(self, "longest", widths[-1])

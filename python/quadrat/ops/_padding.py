@@ -107,8 +107,11 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
 
 def whole(value: Any, name: str) -> int:
     """An integer as an int. Raises TypeError for others, bools and floats among them."""
-    if hasattr(value, "__index__") and not isinstance(value, bool):
-        return operator.index(value)
+    try:
+        if not isinstance(value, bool):
+            return value if isinstance(value, int) else operator.index(value)
+    except TypeError:
+        pass
     raise TypeError(f"{name} must be an int, not {value!r}")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from quadrat.ops._nested import is_array
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import IntArray
+from quadrat.support.arrays import IntArray, is_kept, require_unmasked
 from quadrat.support.tensors import is_tensor
 
 _NAMED = 8  # rows of a batch that an error names
@@ -65,6 +65,9 @@ class Restoring(NamedTuple):  # where the rows of batches go
         torch: Any = sys.modules["torch"] if is_tensor(arrays[0]) else None
         first, shape = arrays[0], arrays[0].shape
         for rows, array in zip(self.numbers, arrays, strict=True):
+            require_unmasked(array, name)
+            if torch and array.layout is not torch.strided:
+                raise TypeError(f"{name} is a tensor of layout {array.layout} for {named(rows)}: give its to_dense()")
             if array.ndim != first.ndim or array.shape[2:] != shape[2:]:
                 said = self._both(tuple(array.shape), rows, tuple(shape))
                 raise ValueError(
@@ -83,15 +86,24 @@ class Restoring(NamedTuple):  # where the rows of batches go
         return made
 
     def _padding_of(self, dtype: Any, name: str) -> Any:
-        kind = str(dtype).rpartition(".")[2]
-        if kind == "bool" or "int" in kind:
-            least, most = (0, 1) if kind == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
-            if not (least <= self.padding <= most and self.padding == int(self.padding)):
-                raise ValueError(
-                    f"{name} has batches of several widths, and padding_value={self.padding!r} is not one of {kind}: "
-                    "give another one, or a list or a Ragged with one item for each row"
-                )
-        return self.padding
+        """The padding value. Raises ValueError where it is no number of the dtype."""
+        padding = self.padding
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                if isinstance(dtype, np.dtype):
+                    stored = np.full((), padding, dtype).item()
+                else:
+                    stored = sys.modules["torch"].full((2,), padding, dtype=dtype)[0].item()
+            fits = is_kept(padding, stored)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            fits = False
+        if not fits:
+            kind = str(dtype).rpartition(".")[2]
+            raise ValueError(
+                f"{name} has batches of several widths, and padding_value={padding!r} is not one of {kind}: "
+                "give another one, or a list or a Ragged with one item for each row"
+            )
+        return padding
 
     def _ragged(self, parts: Sequence[Any]) -> Any:
         values = [part.values[part.facts.first : part.facts.last] for part in parts]

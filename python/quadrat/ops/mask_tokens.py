@@ -265,7 +265,7 @@ def _copy(input_ids: Any) -> Any:
             raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")
         require_plain(input_ids, "input_ids")
         return _int64_copy(input_ids)
-    array = np.asarray(input_ids)
+    array = as_numpy(input_ids, "input_ids")
     if array.dtype.kind not in "iu":
         raise TypeError(f"input_ids must be integers, not {array.dtype}")
     return np.array(array, np.int64, order="C")

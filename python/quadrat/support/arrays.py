@@ -33,9 +33,18 @@ else:
     Array = TypeVar("Array")
 
 
+def require_unmasked(array: Any, name: str) -> None:
+    """Raises TypeError for a masked array with masked values."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise TypeError(f"{name} would lose the mask of a masked array: give array.filled(value), or both apart")
+
+
 def require_plain(array: Any, name: str) -> None:
     """Raises TypeError unless an array's numbers are in its memory, ValueError on other devices; not in a recording."""
-    if not is_tensor(array) or recording():
+    if not is_tensor(array):
+        require_unmasked(array, name)
+        return
+    if recording():
         return
     if not (array.is_cpu or array.is_cuda):
         raise ValueError(f"{name} must be on the CPU or a GPU, not on {array.device}")
@@ -56,6 +65,7 @@ def dense(array: Any, name: str) -> Any:
     Raises what `require_plain` and `require_unrecorded` do, and NotImplementedError for a tensor with a tangent.
     """
     if not is_tensor(array):
+        require_plain(array, name)
         return np.ascontiguousarray(array)
     require_unrecorded(name)
     require_plain(array, name)
@@ -72,6 +82,7 @@ def dense(array: Any, name: str) -> Any:
 def as_numpy(array: Any, name: str) -> NDArray[Any]:
     """An array, tensor or sequence as a NumPy array, which shares a CPU tensor's memory. Raises as `dense`."""
     if not is_tensor(array):
+        require_plain(array, name)
         return np.asarray(array)
     require_unrecorded(name)
     require_plain(array, name)
@@ -139,6 +150,13 @@ def _is_read(row: Any) -> bool:
     return not columns.describe(0)[0] & _core.FORMS.OTHER
 
 
+def is_kept(number: Any, stored: Any) -> bool:
+    """True if what a dtype stores of a number stands for it: a whole number is equal, any other one may be rounded."""
+    if stored == number or (np.isnan(stored) and np.isnan(number)):
+        return True
+    return bool(number % 1 != 0 and np.isfinite(number) and np.isfinite(stored))
+
+
 # From here on numbers round to infinity.
 _BEYOND = {FLOAT16: 65520.0, FLOAT32: 2.0**128 - 2.0**103, BFLOAT16: 2.0**128 - 2.0**119}
 
@@ -158,7 +176,7 @@ def fill_value(value: Any, kind: int | None) -> Any:
 
 
 def carried(value: Any, values: Any) -> int:
-    """The bits of a number in the dtype of `values`, as a signed integer. Raises OverflowError if it is too large."""
+    """The bits of a number in the dtype of `values`, as a signed integer. Raises OverflowError if it has none."""
     one: Any
     try:
         number = float(fill_value(value, None))
@@ -166,13 +184,13 @@ def carried(value: Any, values: Any) -> int:
             import torch
 
             one = torch.tensor(number, dtype=values.dtype)
-            finite = torch.isfinite(one if one.is_complex() else one.float())
+            stored = (one if one.is_complex() else one.double()).item()
             bits = one.view(carrier_of(values.dtype)).item()
         else:
             with np.errstate(over="ignore"):
                 one = np.array(number, values.dtype)
-            finite, bits = np.isfinite(one), one.view(carrier_of(values.dtype))
-        fits = bool(finite) or not math.isfinite(number)
+            stored, bits = complex(one), one.view(carrier_of(values.dtype))
+        fits = is_kept(number, stored)
     except OverflowError:  # an int beyond all floats
         fits = False
     if not fits:
