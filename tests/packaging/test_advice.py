@@ -29,8 +29,8 @@ PACKAGE, PAGES = Path(quadrat.__file__).parent, Path(__file__).parents[2]
 # Of other libraries, what messages speak of.
 CLASSES = [
     transformers.PreTrainedTokenizerFast, transformers.BatchEncoding, transformers.PreTrainedModel,
-    transformers.PretrainedConfig, transformers.Trainer, transformers.TrainingArguments, trl.SFTTrainer, DataLoader,
-    datasets.Dataset, torch.Tensor, np.ndarray,
+    transformers.PretrainedConfig, transformers.Trainer, transformers.TrainingArguments, trl.SFTTrainer, trl.GRPOConfig,
+    DataLoader, datasets.Dataset, torch.Tensor, np.ndarray,
 ]  # fmt: skip
 MODULES = [builtins, np, torch, torch.utils.data, torch.autograd.forward_ad, torch.jit, datasets, transformers, trl]
 # Names of no code: objects in the user's hands, an option of docker's, a keyword argument of a tokenizer, and words.
