@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from accelerate import Accelerator, skip_first_batches
 from torch.utils.data import DataLoader
+from transformers import TrainerState
 
 import quadrat
 from benchmarks.measure import ONCE, Case, Cases, Way, same
 from benchmarks.workload import MIN_LENGTH, encode, pair, token_ids, tokenizer
-from quadrat.integration.resume import Tracker
+from quadrat.integration.resume import STORED, Tracker
 
 BATCH = 32
 MAX_TOKENS = 8192
@@ -91,25 +92,27 @@ def resumed(rows: int) -> Case:
         ids = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(draw.integers(1000, 30000, offsets[-1])))
         pq.write_table(pa.table({"input_ids": ids}), f"{folder.name}/{part:02}.parquet")
     stream = datasets.load_dataset("parquet", data_dir=folder.name, split="train", streaming=True)
-    args = SimpleNamespace(world_size=1, gradient_accumulation_steps=1, process_index=0)
+    args = SimpleNamespace(world_size=1, gradient_accumulation_steps=1, process_index=0, ignore_data_skip=False)
 
     def loader(_: Any = folder) -> Any:  # the files live as long
         batches = quadrat.BatchedStream(stream, MAX_TOKENS)
         return Accelerator(cpu=True).prepare(DataLoader(batches, 1, collate_fn=pair("DataCollatorWithPadding")[1]))
 
     first, steps, read = loader(), 0, 0
-    tracker: Any = Tracker.of(first, args)
+    state = TrainerState()
+    tracker: Any = Tracker.follow(first, args, state)
     tracker.begin(0)
     batches = iter(first)
     while read < rows:
         read, steps = read + len(next(batches)["input_ids"]), steps + 1
         tracker.step()
-    stored = json.dumps(tracker.stored())
+    tracker.store()
+    stored = json.dumps(state.stateful_callbacks[STORED])
 
     def resume() -> Any:
         again = loader()
-        tracker: Any = Tracker.of(again, args)
-        tracker.resume(json.loads(stored), None)
+        tracker: Any = Tracker.follow(again, args, TrainerState())
+        tracker.resume(json.loads(stored))
         tracker.begin(0)
         return next(iter(again))
 
