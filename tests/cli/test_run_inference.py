@@ -49,6 +49,7 @@ def test_pipelines_and_tokenizers_are_counted(tmp_path):
     assert "--inference" not in said_by_length
     assert said_by_length.count("TextGenerationPipeline are as before: it generates") == 1
     assert "as before" not in said
+    assert "evaluation waited" not in said + said_by_length  # a pipeline's preprocessing is no loop
 
 
 WORKERS = f"""

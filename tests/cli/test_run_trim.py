@@ -78,8 +78,9 @@ def test_rows_that_were_stored_padded(tmp_path):
     assert {width for _, width in shapes} == {60}
     assert report["computed"] == computed(shapes) == 96 * 60
     assert "rows are stored padded to 60 (map without padding), or the collator pads them to it; --trim cuts" in said
-    budget = report["with_max_tokens"]
-    assert f"--trim --max-tokens {budget['max_tokens']} would compute" in said
+    (promise,) = report["promises"]
+    assert f"{promise['option']} would compute" in said
+    tokens = promise["option"].removeprefix("--trim --max-tokens ")
 
     cut, narrow, said, trimmed = ran(tmp_path, "padded", "--trim")
     assert cut == pytest.approx(losses, abs=1e-5)
@@ -89,10 +90,9 @@ def test_rows_that_were_stored_padded(tmp_path):
     assert "stored padded" not in said
 
     # What the report promised.
-    tokens = str(budget["max_tokens"])
     _, fewer, said, by_tokens = ran(tmp_path, "padded", "--trim", "--max-tokens", tokens)
-    assert by_tokens["computed"] == computed(fewer) == pytest.approx(budget["computed"], rel=0.1)
-    assert all(rows * width <= budget["max_tokens"] for rows, width in fewer)
+    assert by_tokens["computed"] == computed(fewer) == pytest.approx(promise["computed_with"], rel=0.1)
+    assert all(rows * width <= int(tokens) for rows, width in fewer)
     assert by_tokens["rows"] == 96
 
     # Without trim, a budget is one of tokens that are computed.
@@ -119,9 +119,9 @@ def test_multiple_choice(tmp_path):
     _, shapes, said, report = ran(tmp_path, "choices")
     assert len(shapes) == 12
     assert report["computed"] == sum(rows * choices * width for rows, choices, width in shapes)
-    promised = report["with_max_tokens"]
-    assert f"; --max-tokens {promised['max_tokens']} would compute" in said
+    (promise,) = report["promises"]
+    assert f"; {promise['option']} would compute" in said
     _, shapes, said, report = ran(tmp_path, "choices", "--max-tokens", "auto")
     assert len(shapes) < 18
     assert f"{len(shapes)} steps an epoch instead of 12" in said
-    assert report["computed"] == pytest.approx(promised["computed"], rel=0.1)
+    assert report["computed"] == pytest.approx(promise["computed_with"], rel=0.1)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from quadrat.cli.batch_sizes import Sizes, sizes_of
-from quadrat.cli.waits import Waits, gains, loop_sentences, merged_loops
+from quadrat.cli.report import gains, loop_sentences, merged, show
+from quadrat.cli.waits import Waits
 from support.command import PYTHON, RUN, ran
 
 # Rows, batches and steps that take a known time; what they took is printed as JSON.
@@ -256,7 +257,7 @@ def batch_of(lengths: list[int], width: int, prefix: str = "") -> dict[str, torc
 def test_tokens_of_batches():
     assert sizes_of(batch_of([3, 5], 5), None) == Sizes(10, 8, [3, 5], 0, 5)
     assert sizes_of(batch_of([3, 5], 8), None) == Sizes(16, 8, [3, 5], 6, 8)
-    assert sizes_of(batch_of([3, 5], 8), 4) == Sizes(16, 8, [3, 5], 0, 8)
+    assert sizes_of(batch_of([3, 5], 8), 4) == Sizes(16, 8, [4, 8], 0, 8)
     choices = batch_of([[3, 1], [2, 2]], 4)  # each with as many tokens as the longest
     assert sizes_of(choices, None) == Sizes(16, 8, [6, 4], 4, 4)
     both = {**batch_of([3, 1], 4, "chosen_"), **batch_of([2, 2], 2, "rejected_"), **batch_of([9], 9, "decoder_")}
@@ -287,11 +288,12 @@ def test_pairs_count_as_pairs():
 def loop_of(waited: float = 0.0, model: float = 0.0, workers: int = 0, **others: float) -> dict[str, float]:
     made = {"fetching": waited, "collating": 0.0} if not workers else {"fetching": 0.0, "collating": 0.0}
     in_workers = {"fetching_in_workers": 0.0, "collating_in_workers": 0.0}
-    return {"waited": waited, "model": model, "num_workers": workers, **made, **in_workers, **others}
+    more = {"options": ["--max-tokens 9"], "not_estimated": []}
+    return {"waited": waited, "model": model, "num_workers": workers, **made, **in_workers, **more, **others}
 
 
 def test_what_helps(monkeypatch):
-    monkeypatch.setattr("quadrat.cli.waits._most_workers", lambda: 4)
+    monkeypatch.setattr("quadrat.cli.report._most_workers", lambda: 4)
     model = gains(loop_of(0.01, 9.99), 0.0)
     assert model["fewer_tokens"] == 0
     assert model["workers"] == pytest.approx(0.01)
@@ -315,41 +317,59 @@ def test_what_helps(monkeypatch):
         (loop_of(0.01, 9.99), 0.3, "of these 10 s of training, --max-tokens 9 saves about 3 s"),
         (loop_of(5.0, 5.0), 0.0, "of these 10 s of training, num_workers=1 instead of 0 up to 5 s"),
         (loop_of(9.9, 0.1, 4, fetching_in_workers=39.6), 0.0, "training is bound by fetching rows"),
+        (
+            loop_of(0.01, 9.99, not_estimated=["it is a stream"]),
+            0.0,
+            "training is bound by the model: other workers save 0.1% at most; what other batches would save is not "
+            "estimated: it is a stream",
+        ),
     ],
 )
 def test_sentences_of_what_helps(monkeypatch, loop, fewer, said):
-    monkeypatch.setattr("quadrat.cli.waits._most_workers", lambda: 4)
+    monkeypatch.setattr("quadrat.cli.report._most_workers", lambda: 4)
     made = {**loop, "batches": 3, "share": loop["waited"] / 10, "share_of_run": 0.5, "gains": gains(loop, fewer)}
-    _, advice = loop_sentences({"training": made}, {"training": "--max-tokens 9"})
+    _, advice = loop_sentences({"training": made})
     assert said in advice
 
 
 def test_short_loops_are_reported_without_advice():
-    made = {
-        **loop_of(0.2, 0.3),
-        "batches": 3,
-        "share": 0.4,
-        "share_of_run": 0.5,
-        "gains": gains(loop_of(0.2, 0.3), 0.9),
-    }
-    assert len([*loop_sentences({"training": made}, {"training": "--max-tokens 9"})]) == 1
+    loop = loop_of(0.2, 0.3)
+    made = {**loop, "batches": 3, "share": 0.4, "share_of_run": 0.5, "gains": gains(loop, 0.9)}
+    assert len([*loop_sentences({"training": made})]) == 1
 
 
 def test_loops_of_processes_are_added():
     """Those of workers to the kind of loop that they made batches for."""
-    seconds = {"batches": 2, "waited": 1.5, "for_workers": 1.5, "model": 3.0, "num_workers": 2}
-    main = {"pid": 1, "made": {}, "loops": {"training": dict(seconds)}, "kinds": {"7": "training", "8": "training"}}
-    other = {"pid": 2, "made": {}, "loops": {"training": dict(seconds), "evaluation": {"num_workers": 0}}, "kinds": {}}
-    workers = [
-        {"pid": pid, "made": {"fetching": 0.5, "collating": 0.25}, "loops": {}, "kinds": {}} for pid in (7, 8, 9)
-    ]
-    found = merged_loops([{}, main, *workers, other])
-    assert [*found] == ["training"]
-    assert found["training"] == {
-        **{"batches": 4, "waited": 3.0, "fetching": 0, "collating": 0, "for_workers": 3.0, "model": 6.0},
+    sums = {"batches": 2, "waited": 1.5, "for_workers": 1.5, "model": 3.0}
+    group = {"sums": sums, "num_workers": {2: 1}}
+    trained = {"training --max-tokens": group, "training quadrat.BatchedStream": group}
+    main = {"pid": 1, "made": {}, "groups": trained, "group_of_workers": dict.fromkeys("78", "training --max-tokens")}
+    other = {"pid": 2, "made": {}, "groups": {"training --max-tokens": group, "evaluation --evaluation": {}}}
+    made = {"sums": {"fetching": 0.5, "collating": 0.25}}
+    workers = [{"pid": pid, "made": made, "groups": {}, "group_of_workers": {}} for pid in (7, 8, 9)]
+    loops = merged([{}, main, *workers, other], 1.0, trims=False)["loops"]
+    assert [*loops] == ["training"]
+    assert loops["training"] == loops["training"] | {
+        **{"batches": 6, "waited": 4.5, "fetching": 0, "collating": 0, "for_workers": 4.5, "model": 9.0},
         **{"processes": 2, "num_workers": 2, "fetching_in_workers": 1.0, "collating_in_workers": 0.5},
         "share": pytest.approx(1 / 3),
     }
+
+
+def test_savings_are_of_cpu_time_where_the_machine_was_busy(capsys):
+    """From a quarter on, and not of the seconds for which the run waited for a processor."""
+    counts = {"sums": {"computed": 360, "sized": 2, "batches": 2, "model": 9.0}, "rows": {2: 2}, "num_workers": {0: 1}}
+    counts |= {"lengths": {10: 2, 90: 2}, "passes": {"": 1}}
+    for delayed, busy in ((1.0, 0), (6.0, 0.5)):
+        process = {"groups": {"evaluation --evaluation": counts}, "cpu_seconds": 6.0, "delayed": delayed}
+        total = merged([process], 9.0, trims=False)
+        promise = {"loop": "evaluation", "option": "--evaluation", "computed": 360, "computed_with": 200}
+        assert (total["busy"], total["promises"]) == (busy, [promise])
+        assert total["loops"]["evaluation"]["gains"]["fewer_tokens"] == pytest.approx(4 * (1 - busy))
+        show(total, [])
+        said = capsys.readouterr().err
+        assert ("the machine was busy: this run waited for a processor for 50%" in said) == bool(busy)
+        assert f"of these 9 s of evaluation, --evaluation saves about {4 * (1 - busy):.3g} s" in said
 
 
 class Iterator:
@@ -361,6 +381,6 @@ def test_many_passes_are_added_up():
     for iterator in chain(kept, (Iterator() for _ in range(3_000)), kept):
         waits.stop(waits.start(iterator))
     assert len(waits.passes) <= 1_001
-    found = waits.as_dict()["loops"]["evaluation"]
-    assert found["batches"] == 3_014
-    assert found == waits.as_dict()["loops"]["evaluation"]
+    (found,) = waits.as_dict()["groups"].values()
+    assert found["sums"]["batches"] == 3_014
+    assert (found,) == tuple(waits.as_dict()["groups"].values())

@@ -1,6 +1,8 @@
 """by_length and map_by_length: rows of any form, streams in windows, and what bad input is told."""
 
 import re
+import threading
+import time
 
 import datasets
 import numpy as np
@@ -220,6 +222,11 @@ BAD = {
     "no collator": (TypeError, "not None: give one, or a tokenizer", lambda: by_length(FEW)),
     "no tokens": (ValueError, "row 2 has no tokens", lambda: planned([*rows_of([3, 1]), {"input_ids": []}])),
     "a null": (TypeError, "row 1 is a NoneType, and", lambda: planned(["w3", None], tokenizer=make_tokenizer())),
+    "another name": (
+        *(TypeError, r"map_by_length\(\) got .* 'batch_size': did you mean max_batch_size\?"),
+        lambda: called(len, batch_size=8),
+    ),
+    "another name, of a stream": (TypeError, "did you mean max_tokens", lambda: called(len, iter(FEW), maxtokens=8)),
     "a budget below a row": (
         *(ValueError, "row 1 has 5 tokens, more than max_tokens=4 allow"),
         lambda: planned(max_tokens=4, overlong="error"),
@@ -297,6 +304,46 @@ def test_errors_name_the_rows_of_the_batch():
     with pytest.raises(ValueError, match="row 0 has no tokens") as error:
         list(results)
     assert "rows are counted from row 4" in notes(error.value)
+
+
+def stops(_):
+    raise StopIteration
+
+
+@pytest.mark.parametrize("given", [FEW, "iterator"])
+@pytest.mark.parametrize("place", ["function", "collator", "max_tokens"])
+def test_what_would_end_an_iteration_is_an_error(place, given):
+    """As in a generator: a StopIteration of the user's functions does not leave out rows."""
+    options = {"function": lambda ids: ids[:, 0], "collator": pad, "max_tokens": 6, place: stops}
+    if given == "iterator" or place != "max_tokens":  # else nothing iterates
+        with pytest.raises(RuntimeError, match=r"stops raised StopIteration|_collated raised|by_length raised"):
+            list(map_by_length(rows=iter(FEW) if given == "iterator" else FEW, **options))
+    if place == "collator":
+        with pytest.raises(RuntimeError, match="_collated raised StopIteration"):
+            list(by_length(FEW, collator=stops))
+
+
+def test_an_iterator_that_cannot_be_planned_is_at_its_end():
+    results = called(lambda ids: ids[:, 0], iter([*FEW, {"input_ids": []}, *FEW]), window=4)
+    assert [next(results) for _ in FEW] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="row 0 has no tokens"):
+        next(results)
+    assert list(results) == []
+
+
+def test_threads_share_an_iterator():
+    """Each result comes once, to one of them; its own function cannot ask for another."""
+    rows = rows_of([1 + row % 5 for row in range(300)])
+    results, found = called(lambda ids: (time.sleep(0.001), ids[:, 0])[1], iter(rows), window=7), []
+    threads = [threading.Thread(target=lambda: found.extend(results)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(1, 301))
+    own = called(lambda ids: next(own), iter(FEW))
+    with pytest.raises(ValueError, match="asks for a result of the iterator that called it"):
+        next(own)
 
 
 def notes(error):

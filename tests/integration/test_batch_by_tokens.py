@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -15,6 +16,7 @@ from transformers import (
     BertForTokenClassification,
     BertLMHeadModel,
     DataCollatorWithPadding,
+    TrainerCallback,
 )
 
 import quadrat
@@ -160,6 +162,66 @@ def test_resumed_in_mid_epoch(tmp_path):
     assert resumed.losses == whole.losses[at:]
 
 
+def test_a_run_resumed_with_other_batches_is_refused(tmp_path):
+    """Both plans are named; and with other batches it goes on where it is told to begin the epoch anew."""
+
+    def resumed(tokens: int | None, data: Any = None, seed: int | None = None, **options: Any) -> Any:
+        options = {"save_strategy": "steps", "save_steps": 3, "num_train_epochs": 2, **options}
+        trainer = trainer_of(tmp_path / str(tokens is None), rows() if data is None else data, **options)
+        if tokens is not None:
+            quadrat.batch_by_tokens(trainer, tokens, seed=seed)
+        return trainer
+
+    resumed(256, max_steps=3).train()
+    for others, said in (
+        ([512], "budget_tokens is 512 here and 256 in the checkpoint"),
+        ([256, rows()[1:]], "rows is 95 here and 96 in the checkpoint"),
+        ([256, rows()[::-1]], r"lengths is \d+ here and \d+ in the checkpoint"),
+        ([256, None, 7], "seed is 7 here and 42 in the checkpoint"),
+    ):
+        with pytest.raises(ValueError, match=rf"batches before step 3 were others.*{said}.*ignore_data_skip=True"):
+            resumed(*others).train(resume_from_checkpoint=True)
+    assert resumed(512, ignore_data_skip=True, max_steps=5).train(resume_from_checkpoint=True).global_step == 5
+    resumed(None, max_steps=3).train()
+    without = resumed(256)
+    with pytest.raises(ValueError, match="the checkpoint was written with batches of a constant number of rows"):
+        without.train(resume_from_checkpoint=str(tmp_path / "True" / "checkpoint-3"))
+
+
+def test_packs_and_batches_of_ones_own_are_in_checkpoints_too():
+    def begin(dataset: Any, stored: dict[str, Any], step: int) -> None:
+        args = SimpleNamespace(ignore_data_skip=False, process_index=0)
+        state = SimpleNamespace(global_step=step, stateful_callbacks=stored)
+        quadrat.SetEpochCallback().on_train_begin(args, state, None, train_dataloader=SimpleNamespace(dataset=dataset))
+
+    packs = [quadrat.PackedDataset(rows(), length, seed=seed) for length, seed in ((64, 0), (80, 0), (64, 1))]
+    batches = [quadrat.data.BatchedDataset(rows(), [[0, number], [3]]) for number in (1, 2)]
+    for first, *others in (packs, batches):
+        stored: dict[str, Any] = {}
+        begin(first, stored, 0)
+        begin(first, stored, 3)
+        for other in others:
+            with pytest.raises(ValueError, match=r"here and .* in the checkpoint"):
+                begin(other, dict(stored), 3)
+
+
+def test_samples_of_a_second_are_rows(tmp_path):
+    seen: list[dict[str, Any]] = []
+
+    class Seeing(TrainerCallback):  # type: ignore[misc]
+        def on_log(self, *given: Any, logs: Any, **options: Any) -> None:
+            seen.append(dict(logs))
+
+    trainer = trainer_of(tmp_path, rows(), num_train_epochs=3)
+    trainer.add_callback(Seeing())
+    made = quadrat.batch_by_tokens(trainer, 200)
+    metrics = trainer.train().metrics
+    for logged in (metrics, trainer.state.log_history[-1], seen[-1]):
+        rows_of_a_step = logged["train_samples_per_second"] / logged["train_steps_per_second"]
+        assert rows_of_a_step == pytest.approx(96 / made.steps, rel=0.01)
+    assert made.steps != 96
+
+
 class Stream(IterableDataset):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         return iter(rows())
@@ -186,8 +248,15 @@ def test_what_it_cannot_do(tmp_path):
         quadrat.batch_by_tokens(trainer_of(tmp_path, []))
     assert trainer.args.per_device_train_batch_size == 8  # nothing changed
     quadrat.batch_by_tokens(trainer)
-    with pytest.raises(ValueError, match="made by a sampler already"):
+    with pytest.raises(
+        ValueError, match=r"planned already: to have other batches, make the Trainer anew \(in a notebook"
+    ):
         quadrat.batch_by_tokens(trainer)
+    other = trainer_of(tmp_path, rows())
+    quadrat.batch_by_tokens(other, evaluation=True)
+    other.train_dataset = rows()
+    with pytest.raises(ValueError, match="evaluates by length already: to have other batches, make the Trainer anew"):
+        quadrat.batch_by_tokens(other, evaluation=True)
 
 
 class Shuffles(Noting):

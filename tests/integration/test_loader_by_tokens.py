@@ -157,6 +157,7 @@ def test_a_stateful_loader_goes_on(workers):
             TypeError,
             "cannot be indexed by row",
         ),
+        (lambda: quadrat.batch_by_tokens(loader_of(LENGTHS)), ValueError, "planned already: .* make the loader anew"),
         (lambda: DataLoader([{"a": [1]}] * 5, shuffle=True, batch_size=2), ValueError, "no column 'input_ids'"),
     ],
 )

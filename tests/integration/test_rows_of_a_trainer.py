@@ -167,6 +167,16 @@ def test_multiple_choice(tmp_path, multiple_of, trim):
         quadrat.batch_by_tokens(trainer_of(tmp_path, datasets.Dataset.from_list(rows), collator), shapes=2)
 
 
+def test_rows_decide_whether_they_have_choices(tmp_path):
+    """A model of multiple choice may be trained on other rows; a collator of multiple choice takes none."""
+    flat, model = datasets.Dataset.from_list([{"input_ids": [5] * size} for size in SIZES]), tiny(BertForMultipleChoice)
+    trainer = trainer_of(tmp_path, flat, quadrat.DataCollatorWithPadding(TOKENIZER), model)
+    assert quadrat.batch_by_tokens(trainer).rows == len(SIZES)
+    trainer = trainer_of(tmp_path, flat, quadrat.DataCollatorForMultipleChoice(TOKENIZER), model)
+    with pytest.raises(ValueError, match="DataCollatorForMultipleChoice takes rows with several choices, and row 0 of"):
+        quadrat.batch_by_tokens(trainer)
+
+
 def test_pairs_of_an_encoding_and_a_label(tmp_path):
     """A pair is as long as the tokens of its encoding; rows that are stored with a dimension more are refused."""
     pairs = [({"input_ids": [5] * size}, row % 2) for row, size in enumerate(SIZES)]

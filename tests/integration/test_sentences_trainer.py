@@ -105,7 +105,7 @@ def test_lengths_are_those_of_all_columns(folder, tmp_path):
     assert max(found) <= 200
     assert np.array_equal(np.sort(sampler.batches().values), np.arange(60))
     assert [len(batch["label"]) for batch in trainer.get_eval_dataloader(evaluation)] == [8]
-    with pytest.raises(ValueError, match="get_batch_sampler of its own"):
+    with pytest.raises(ValueError, match="planned already: to have other batches, make the Trainer anew"):
         quadrat.batch_by_tokens(trainer)
 
 
@@ -154,3 +154,7 @@ def test_a_run_that_is_resumed(folder, tmp_path, caplog):
     resumed.train(resume_from_checkpoint=True)
     done = resumed.state.global_step - len(seen)
     assert seen == [texts for texts, _ in (*first, *second)][done:]
+    other = trainer_of(folder, tmp_path / "part", **options)
+    quadrat.batch_by_tokens(other, seed=9)
+    with pytest.raises(ValueError, match="seed is 9 here and 42 in the checkpoint"):
+        other.train(resume_from_checkpoint=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import math
@@ -22,7 +23,9 @@ from quadrat.ops._philox import number_below
 from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
+from quadrat.support.errors import no_stop, note
 from quadrat.support.extras import needs
+from quadrat.support.locks import OneThread
 from quadrat.support.progress import NoBar, progress_bar
 
 _USUAL = 32  # rows of mean length, which the budget "auto" has room for
@@ -171,7 +174,10 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()
-        return numbers, _naming(numbers, lambda rows: self.collator(self._read(rows)), numbers.tolist())
+        return numbers, _naming(numbers, self._collated, numbers.tolist())
+
+    def _collated(self, numbers: list[int]) -> Any:
+        return self.collator(self._read(numbers))
 
     def _of_rank(self, rank: int) -> list[IntArray]:
         return self._plan[rank % self._shares :: self._shares]
@@ -193,7 +199,8 @@ def map_by_length(
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
     is an iterator of one item for each row, in order, which holds the rows of one window. If reading a row fails, the
-    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch.
+    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch; after rows that
+    cannot be planned (one without tokens), the iterator is at its end. Threads may share an iterator.
 
     Call it, and read an iterator's results, within `torch.inference_mode()`.
 
@@ -211,7 +218,7 @@ def map_by_length(
 
     Raises:
         TypeError, ValueError, RuntimeError: what `by_length` and `by_length.restore` raise, and what the function
-            raises, with the numbers of the rows of its batch.
+            raises, with the numbers of the rows of its batch; RuntimeError for StopIteration, as in a generator.
 
     Examples:
         >>> import quadrat
@@ -224,6 +231,7 @@ def map_by_length(
         >>> [result["last"] for result in results]
         [6, 10, 11, 14]
     """
+    _require_known(options)
     options |= {"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens}
     if (world_size := options.get("world_size", 1)) != 1:
         _require_processes(world_size, options.get("rank", 0))
@@ -238,8 +246,16 @@ def map_by_length(
     return batches.restore(outputs, padding_value=padding_value)
 
 
+def _require_known(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that `by_length` does not have."""
+    known = by_length.__init__.__kwdefaults__ or ()
+    for name in options.keys() - known:
+        near = ", ".join(difflib.get_close_matches(name, known, 1) or known)
+        raise TypeError(f"map_by_length() got an unexpected keyword argument {name!r}: did you mean {near}?")
+
+
 class _InWindows(Iterator[Any]):
-    """Results of rows that are read in windows. After an error it goes on where it was."""
+    """Results of rows that are read in windows. After an error of the function it goes on where it was."""
 
     def __init__(self, function: Any, rows: Any, window: int, options: dict[str, Any], padding_value: Any) -> None:
         self._function, self._source, self._window = function, iter(rows), window
@@ -250,10 +266,18 @@ class _InWindows(Iterator[Any]):
         self._outputs: list[Any] = []
         self._ready: Iterator[Any] = iter(())
         self._error: Exception | None = None  # of reading the row after these
+        self._computing = OneThread("the function of map_by_length asks for a result of the iterator that called it")
 
     def __next__(self) -> Any:
-        for result in self._ready:
-            return result
+        while True:
+            first = self._first
+            for result in self._ready:  # without a lock, whose release an interrupt may follow
+                return result
+            with self._computing:
+                if self._first == first:  # else another thread has computed a window meanwhile
+                    self._next_window()
+
+    def _next_window(self) -> None:
         self._ready = iter(())  # frees the results before it reads more rows
         if self._error is None and self._batches is None:
             try:  # in one call, so that an interrupt loses no row
@@ -261,19 +285,14 @@ class _InWindows(Iterator[Any]):
             except Exception as error:  # raised after the rows before it
                 self._error = error
         if self._rows:
-            self._finish_window()
-            return next(self._ready)
-        if self._error is None:
-            raise StopIteration
-        try:
-            raise self._error
-        finally:
-            self._error = None
+            return self._finish_window()
+        error, self._error = self._error, None
+        raise StopIteration if error is None else error
 
     def _finish_window(self) -> None:
         try:
             if self._batches is None:
-                self._batches = by_length(self._rows, **self._options)
+                self._batches = self._planned()
             _compute(self._function, self._batches, self._outputs, NoBar())
             results = self._batches.restore(self._outputs, padding_value=self._padding)
         except Exception as error:
@@ -283,6 +302,13 @@ class _InWindows(Iterator[Any]):
         ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
         # Without a call in between, after which an interrupt may come.
         self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
+
+    def _planned(self) -> by_length:
+        try:
+            return no_stop(by_length, self._rows, **self._options)
+        except Exception:  # the same would be raised at each call
+            self._source, self._rows, self._error = iter(()), [], None
+            raise
 
 
 def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[Any], bar: Any) -> None:
@@ -296,18 +322,10 @@ def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[A
 def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> Any:
     """The result of a function; the numbers of rows are added to its errors."""
     try:
-        return function(given)
+        return no_stop(function, given)
     except Exception as error:
         note(error, f"the batch has {named(numbers)}")
         raise
-
-
-def note(error: Exception, text: str) -> None:
-    """Adds to an error what Python shows below its message; before Python 3.11, to the message."""
-    if hasattr(error, "add_note"):
-        error.add_note(f"quadrat: {text}")
-    elif error.args and isinstance(error.args[0], str):
-        error.args = (f"{error.args[0]}\nquadrat: {text}", *error.args[1:])
 
 
 def _require_processes(world_size: int, rank: int) -> Any:

@@ -21,6 +21,7 @@ from quadrat.input.rows import MAIN
 
 Told = Callable[[Any, "str | None"], None] | None
 
+UNLABELLED = "no label left (all are -100), so that the loss is nan or 0"
 COUNTED = "batches", "rows", "computed", "tokens"
 _PIPELINES, _SENTENCES, _TOKENIZERS = "pipelines", "sentence-transformers", "tokenizer calls"
 _TRAINING = "training of sentence-transformers"
@@ -37,7 +38,7 @@ class Sizes(NamedTuple):
 
     computed: int = 0  # by a model
     tokens: int = 0  # that are not padding
-    lengths: Sequence[int] = ()  # of the rows
+    lengths: Sequence[int] = ()  # of the rows, each rounded up as the width of a batch is
     cut: int = 0  # by trim
     width: int = 0
     is_unknown: bool = False  # True if there are tokens, and nothing says which of them are padding
@@ -84,10 +85,13 @@ def _sizes(used: Any, multiple_of: Any, completions: int) -> Sizes:
     if max(lengths, default=0) < width:  # else no column is masked in all rows
         kept = span_of(used, multiple_of)
         cut = computed // width * (width - kept.stop + kept.start)
+    multiple = multiple_of or 1
+    sizes = -(-sizes // multiple) * multiple
     if len(shape) == 3:
-        lengths = (sizes.max(1) * shape[1]).tolist()
+        sizes = sizes.max(1) * shape[1]
     elif completions > 1 and shape[0] % completions == 0:
-        lengths = (sizes.reshape(completions, -1).max(0) * completions).tolist()
+        sizes = sizes.reshape(completions, -1).max(0) * completions
+    lengths = sizes.tolist()
     return Sizes(computed, tokens, lengths, cut, width)
 
 

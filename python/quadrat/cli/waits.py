@@ -6,45 +6,59 @@ them. Between two batches, the time is the model's. A pass over a loader in whic
 
 from __future__ import annotations
 
-import copy
 import functools
-import math
 import os
 import sys
 import threading
 import time
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
-TRAINING, EVALUATION = "training", "evaluation"
-_NAMES = (
-    *("batches", "waited", "fetching", "collating", "for_workers", "model"),
-    *("processes", "num_workers", "fetching_in_workers", "collating_in_workers"),
-)
-# A saving below this share of a loop is not worth a change.
-_LITTLE = 0.05
-_SHORT = 1.0  # seconds of a loop that say nothing of a longer one
+from quadrat.cli.promises import EVALUATION, TRAINING, option_for
+
 _MOST_PASSES = 1_000  # with more, those that are over are added up
+_PIPELINES = "transformers.pipelines."
 
 _now = time.perf_counter
 
+Counts = dict[str, Any]  # counters that add up: "sums", of seconds and tokens by name, and others by length or size
+
+
+def new_counts() -> Counts:
+    """Counters, each of which is made when it is first used."""
+    return defaultdict(Counter)
+
+
+def add_counts(counts: Counts, others: Counts) -> None:
+    """Adds numbers to counters, of the same names."""
+    for name, numbers in others.items():
+        counts[name].update(numbers)
+
 
 class _Pass:
-    """The seconds of a pass over a loader."""
+    """A pass over a loader: its seconds and its batches."""
 
     def __init__(self, iterator: Any) -> None:
         self.iterator = weakref.ref(iterator)
         self.trains = False
-        self.seconds: Any = Counter()
+        self.option = option_for(iterator)
         self.workers = [one.pid for one in getattr(iterator, "_workers", ())]
+        self.counts = new_counts()
+        self.sums = self.counts["sums"]
+        self.counts["num_workers"][len(self.workers)] = 1
+
+    def group(self) -> str:
+        """The kind of its loop, and the option that changes its batches."""
+        return f"{TRAINING if self.trains else EVALUATION} {self.option}"
 
 
 class _Own(threading.local):
     """The state of a thread: it waits for a batch, makes one, or computes one."""
 
     computed = 0  # the tokens of its last batch
+    counts: Counts  # that they were added to
     inside = False  # whether a collator, or what calls tokenizers, makes a batch: what tokenizers do does not count
     computes = False  # whether a loop of sentence-transformers computes
     is_counted = False  # whether a collator counted this batch
@@ -64,19 +78,20 @@ class Waits:
 
     def __init__(self) -> None:
         self.own = _Own()
+        self.lock = threading.Lock()
         self.passes: list[_Pass] = []
-        self.loops: dict[str, Any] = {}  # of passes that are over: the seconds by kind of loop
-        self.kinds: dict[int, str] = {}  # likewise: of workers, the kind of loop that they made batches for
-        self.made: Any = Counter()  # in a worker
+        self.groups: dict[str, Counts] = defaultdict(new_counts)  # of passes that are over
+        self.workers: dict[int, str] = {}  # likewise: the group that each worker made batches for
+        self.made = new_counts()  # in a worker; and of collators that no loader calls
 
     def start(self, iterator: Any) -> _Pass | None:
-        """A loop asks for a batch. Returns None for a dataset that does so while it is read."""
+        """A loop asks for a batch. Returns None for a dataset that does so while it is read, and for a pipeline."""
         own = self.own
-        if own.makes is not None or own.fetcher is not None:
+        if own.makes is not None or own.fetcher is not None or is_of_pipeline(iterator, "_collate_fn"):
             return None
         now = _now()
         if own.has is not None and not own.is_last:
-            own.has.seconds["model"] += now - own.since
+            own.has.sums["model"] += now - own.since
         found: _Pass | None = getattr(iterator, "_quadrat_pass", None)
         if found is None:
             found = iterator._quadrat_pass = _Pass(iterator)
@@ -91,12 +106,12 @@ class Waits:
         if found is None:
             return
         own, now = self.own, _now()
-        found.seconds["waited"] += now - own.since
+        found.sums["waited"] += now - own.since
         if found.workers:
-            found.seconds["for_workers"] += now - own.since
+            found.sums["for_workers"] += now - own.since
         own.makes, own.since = None, now
         if error is None:
-            found.seconds["batches"] += 1
+            found.sums["batches"] += 1
             own.has = found
             own.met.add(found)
         elif isinstance(error, StopIteration) and _is_read_ahead():
@@ -109,7 +124,7 @@ class Waits:
         own = self.own
         if own.has is not None and own.is_last:
             now = _now()
-            own.has.seconds["model"] += now - own.since
+            own.has.sums["model"] += now - own.since
             own.since = now
 
     def stepped(self, *_: Any) -> None:
@@ -133,31 +148,42 @@ class Waits:
         own = self.own
         if is_outer and own.fetcher is not None:  # else a fork has begun meanwhile
             now = _now()
-            seconds = self.made if own.makes is None else own.makes.seconds  # in a worker, nobody waits
-            seconds["fetching"] += (own.fetched or now) - own.began
-            seconds["collating"] += now - (own.fetched or now)
+            sums = self.counts()["sums"]
+            sums["fetching"] += (own.fetched or now) - own.began
+            sums["collating"] += now - (own.fetched or now)
             own.fetcher = None
+
+    def counts(self) -> Counts:
+        """The counters of the pass that this thread makes a batch for; in a worker, nobody waits."""
+        return self.made if self.own.makes is None else self.own.makes.counts
 
     def _is_over(self, one: _Pass) -> bool:
         if one.iterator() is not None or one is self.own.has:
             return False
-        _add(one, self.loops, self.kinds)
+        _add(one, self.groups, self.workers)
         return True
 
     def as_dict(self) -> dict[str, Any]:
-        """The seconds by kind of loop, the kind that each worker made batches for; and in a worker its seconds."""
-        loops, kinds = copy.deepcopy(self.loops), self.kinds.copy()
-        for one in self.passes:
-            _add(one, loops, kinds)
-        return {"loops": loops, "kinds": kinds, "made": dict(self.made), "pid": os.getpid()}
+        """The numbers of each group of passes, and of no pass; and the group that each worker made batches for."""
+        groups: dict[str, Counts] = defaultdict(new_counts)
+        with self.lock:
+            workers = self.workers.copy()
+            for group, counts in self.groups.items():
+                add_counts(groups[group], counts)
+            for one in self.passes:
+                _add(one, groups, workers)
+            made = {name: dict(numbers) for name, numbers in self.made.items()}
+        return {"groups": groups, "group_of_workers": workers, "made": made, "pid": os.getpid()}
 
 
-def _add(one: _Pass, loops: dict[str, Any], kinds: dict[int, str]) -> None:
-    kind = TRAINING if one.trains else EVALUATION
-    loop = loops.setdefault(kind, Counter())
-    loop.update(one.seconds)
-    loop["num_workers"] = max(loop["num_workers"], len(one.workers))
-    kinds.update(dict.fromkeys(one.workers, kind))
+def _add(one: _Pass, groups: dict[str, Counts], workers: dict[int, str]) -> None:
+    add_counts(groups[one.group()], {**one.counts, "passes": {"": one.sums["batches"] > 0}})
+    workers.update(dict.fromkeys(one.workers, one.group()))
+
+
+def is_of_pipeline(fetcher: Any, name: str = "collate_fn") -> bool:
+    """True for what a pipeline of transformers reads its inputs with, by its function that collates."""
+    return str(getattr(vars(fetcher).get(name), "__module__", "")).startswith(_PIPELINES)
 
 
 def _is_read_ahead() -> bool:
@@ -237,75 +263,3 @@ def watch_read_ahead(module: Any, waits: Waits) -> None:
         return end(self)
 
     module.DataLoaderStateMixin.end = ended
-
-
-def merged_loops(processes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The seconds of the loops of all processes by kind, with those of the workers that made their batches."""
-    found: dict[str, Any] = {}
-    kinds, made = {}, {}
-    for one in processes:
-        for kind, seconds in one.pop("loops", {}).items():
-            loop = found.setdefault(kind, Counter())
-            most = max(loop["num_workers"], seconds.pop("num_workers"))
-            loop.update(seconds)
-            loop["num_workers"] = most
-            loop["processes"] += 1
-        kinds.update(one.pop("kinds", {}))
-        made[str(one.pop("pid", None))] = one.pop("made", {})
-    for pid, kind in kinds.items():
-        found[kind].update({f"{name}_in_workers": seconds for name, seconds in made.get(pid, {}).items()})
-    return {
-        kind: {**{name: loop[name] for name in _NAMES}, "share": loop["waited"] / max(_whole(loop), 1e-9)}
-        for kind, loop in sorted(found.items(), reverse=True)  # training first
-        if loop["batches"]
-    }
-
-
-def gains(loop: dict[str, float], fewer_tokens: float) -> dict[str, float]:
-    """The seconds that fewer tokens and another number of workers are expected to save, and that number."""
-    model, workers = loop["model"], int(loop["num_workers"])
-    name = "_in_workers" * (workers > 0)  # where batches are made
-    making = loop[f"fetching{name}"] + loop[f"collating{name}"]
-    enough = max(1, math.ceil(making / max(model, 1e-9)))
-    others = {number: max(model, making / number) for number in (min(enough, _most_workers()),) if number > workers}
-    others |= {0: model + making} if workers else {}
-    best = min(others, key=lambda number: others[number], default=workers)
-    saved = max(0.0, _whole(loop) - others.get(best, math.inf))
-    return {"fewer_tokens": fewer_tokens * model, "num_workers": best if saved else workers, "workers": saved}
-
-
-def _most_workers() -> int:
-    """As many as there are processors for them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _whole(loop: dict[str, float]) -> float:
-    return loop["waited"] + loop["model"]
-
-
-def loop_sentences(loops: dict[str, Any], remedies: dict[str, str]) -> Iterator[str]:
-    """The report on loops, with what makes their batches compute fewer tokens."""
-    for kind, loop in loops.items():
-        workers, gain, whole = loop["num_workers"], loop["gains"], _whole(loop)
-        name = "_in_workers" * (workers > 0)
-        fetching, collating = loop[f"fetching{name}"], loop[f"collating{name}"]
-        yield (
-            f"{kind} waited {loop['waited']:.3g} s for {loop['batches']:,} batches, {loop['share']:.1%} of its loop, "
-            f"{loop['share_of_run']:.1%} of the run; fetching rows took {fetching:.3g} s, collating {collating:.3g} s"
-            f"{' in its workers' * (workers > 0)}, and the model {loop['model']:.3g} s"
-        )
-        if whole < _SHORT:
-            continue
-        helps = []
-        if gain["fewer_tokens"] > _LITTLE * whole:
-            helps.append(f"{remedies[kind]} saves about {gain['fewer_tokens']:.3g} s")
-        if gain["workers"] > _LITTLE * whole:
-            helps.append(f"num_workers={gain['num_workers']} instead of {workers} up to {gain['workers']:.3g} s")
-        if helps:
-            yield f"of these {whole:.3g} s of {kind}, {' and '.join(helps)}"
-        elif loop["share"] > _LITTLE:
-            slow = "fetching rows" if fetching > collating else "collating"
-            yield f"{kind} is bound by {slow}: only doing that faster helps, by {loop['share']:.1%} at most"
-        else:
-            most = (gain["fewer_tokens"] + gain["workers"]) / whole
-            yield f"{kind} is bound by the model: other batches or workers save {most:.1%} at most"

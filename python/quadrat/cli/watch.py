@@ -21,7 +21,7 @@ import quadrat
 from quadrat.cli.batch_sizes import PATCHES, patch_tokenizers
 from quadrat.cli.command import complain, one_line
 from quadrat.cli.online import prepare_online
-from quadrat.cli.tally import OPTIONS, TALLY, finish, merged, say, show
+from quadrat.cli.tally import OPTIONS, TALLY, finish, say
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
 from quadrat.support.extras import ONLINE_TRAINERS, derives_from
@@ -105,7 +105,7 @@ def _patch_transformers() -> None:
 
 def _patch_loaders() -> None:
     """DataLoaders that a script makes with `shuffle=True` have batches by token budget, too."""
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, RandomSampler
 
     start = DataLoader.__init__
 
@@ -114,7 +114,7 @@ def _patch_loaders() -> None:
         self: Any, dataset: Any, batch_size: Any = 1, shuffle: Any = None, *args: Any, **options: Any
     ) -> None:
         start(self, dataset, batch_size, shuffle, *args, **options)
-        if shuffle and type(self) is DataLoader and not _is_of_trainer():
+        if type(self) is DataLoader and isinstance(self.sampler, RandomSampler) and not _is_of_trainer():
             _use_budget(self)
 
     DataLoader.__init__ = __init__  # type: ignore[method-assign]
@@ -322,7 +322,10 @@ def report() -> None:
         (folder / "report").touch(exist_ok=False)  # of several last ones, one makes the report
     except OSError:
         return
-    total = merged([json.loads(path.read_text()) for path in folder.glob("*.json")], time.time() - OPTIONS.started)
+    from quadrat.cli.report import merged, show
+
+    processes, elapsed = [json.loads(path.read_text()) for path in folder.glob("*.json")], time.time() - OPTIONS.started
+    total = merged(processes, elapsed, trims=OPTIONS.trim)
     shutil.rmtree(folder, ignore_errors=True)
     if not OPTIONS.quiet and sys.stderr is not None:
         show(total, OPTIONS.of_trainer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -96,3 +97,15 @@ class BatchedDataset(GroupedDataset):
 
     def _items(self, plan: tuple[Ragged], groups: list[int]) -> list[Any]:
         return [as_batch(self._rows(plan[0][group].tolist())) for group in groups]
+
+    def _plan_settings(self) -> dict[str, Any]:
+        if not isinstance(self.sampler, Ragged):
+            return self.sampler._plan_settings()
+        parts = (
+            np.ascontiguousarray(as_numpy(part, "row numbers")) for part in (self.sampler.values, self.sampler.lengths)
+        )
+        return {"batches": len(self.sampler), "row_numbers": zlib.crc32(b"".join(part.tobytes() for part in parts))}
+
+    def _rows_of_an_item(self) -> float:
+        (batches,) = self._current()
+        return batches.total / len(batches)

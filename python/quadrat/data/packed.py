@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -105,3 +106,9 @@ class PackedDataset(GroupedDataset):
         packs = plan.chosen(groups)
         rows, pieces = self._rows(packs.rows.values.tolist()), self._packing.pieces(packs, self._lengths)
         return packs_of(rows, self._column, pieces, packs.rows.offsets)
+
+    def _plan_settings(self) -> dict[str, Any]:
+        counted = {"max_length", "strategy", "overlong", "max_count"}
+        packing = {name: value for name, value in self._packing._asdict().items() if name in counted}
+        lengths = {"rows": len(self._lengths), "lengths": zlib.crc32(self._lengths.data)}
+        return {**packing, **lengths, "shuffle": self._shuffle, "seed": self._seed}

@@ -13,7 +13,7 @@ from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
-from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
+from quadrat.integration.evaluate_by_length import AGAIN, evaluate_by_length, require_usual
 from quadrat.integration.rows import trainer_of_texts
 from quadrat.integration.token_batches import each_pass, filled, loader_by_tokens, not_indexed, plan_batches
 from quadrat.support.around import Around
@@ -131,7 +131,7 @@ def batch_by_tokens(
         return loader
     if derives_from(type(trainer), "trl", ONLINE_TRAINERS):
         return _online(trainer, max_tokens, given | {"evaluation": evaluation or None, "trim": None, "seed": seed})
-    _check(trainer)
+    require_usual_training(trainer)
     args, dataset = trainer.args, trainer.train_dataset
     given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
     given |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
@@ -174,27 +174,29 @@ def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) ->
         args.train_sampling_strategy = "random"
     elif args.group_by_length:
         args.group_by_length = False
-    trainer.add_callback(SetEpochCallback())
+    trainer.callback_handler.callbacks.insert(0, SetEpochCallback())  # those that show what is logged come after it
 
 
 def _sample(trainer: Any, sampler: Any) -> None:
     """Has a Trainer of sentence-transformers train on the batches of this sampler."""
-    usual, train_dataset = trainer.get_batch_sampler, trainer.train_dataset
+    usual, train_dataset, trainer._quadrat_sampler = trainer.get_batch_sampler, trainer.train_dataset, sampler
 
     def get_batch_sampler(dataset: Any, *args: Any, **options: Any) -> Any:
         return sampler if dataset is train_dataset else usual(dataset, *args, **options)
 
     trainer.get_batch_sampler = get_batch_sampler
+    trainer.add_callback(SetEpochCallback(sampler))
 
 
-def _check(trainer: Any) -> None:
+def require_usual_training(trainer: Any) -> None:
+    """Raises TypeError or ValueError for a Trainer whose training batches cannot be chosen."""
     if not isinstance(trainer, Trainer):
         raise TypeError(f"expected a transformers.Trainer or a DataLoader, not {type(trainer).__name__}")
     dataset = trainer.train_dataset
     if dataset is None:
         raise ValueError("the Trainer has no train_dataset")
-    if isinstance(dataset, BatchedDataset):
-        raise ValueError("the batches of this Trainer are made by a sampler already")
+    if isinstance(dataset, BatchedDataset) or getattr(trainer, "_quadrat_sampler", None) is not None:
+        raise ValueError(f"the training batches of this Trainer are planned already: {AGAIN.format('Trainer')}")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise not_indexed(dataset)
     if (texts := trainer_of_texts(trainer)) is not None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import Any
 
 from transformers import TrainerCallback
+
+from quadrat.data._grouped import GroupedDataset
+
+logger = logging.getLogger("quadrat")
+_PLAN = "SetEpochCallback: batches"  # in a checkpoint
 
 
 class SetEpochCallback(TrainerCallback):
@@ -12,7 +19,9 @@ class SetEpochCallback(TrainerCallback):
 
     Calls `set_epoch` of the collator and the training dataset when an epoch of Trainer begins: `rng="philox"` draws
     new masks, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that epoch, on every process. A run
-    that is resumed, also in the middle of an epoch, has the masks and batches that it would have had.
+    that is resumed, also in the middle of an epoch, has the masks and batches that it would have had. What batches or
+    packs depend on (budget, seed, lengths) is in each checkpoint: with others, Trainer would skip other rows
+    than it has seen. `train_samples_per_second` counts the rows of a `BatchedDataset`, not its batches.
 
     If the training dataset is a stream (`BatchedStream`, `PackedStream`, a `datasets.IterableDataset`, any
     `IterableDataset` of torch), each checkpoint has its state, and that of each worker process, in
@@ -27,7 +36,8 @@ class SetEpochCallback(TrainerCallback):
     Raises:
         TypeError: when the first epoch begins, if no object has `set_epoch`, and the dataset is not a stream; when a
             batch is made, if a stream's `state_dict` has values that JSON does not keep.
-        ValueError: when training is resumed, if a checkpoint's state is of another stream or of another number of
+        ValueError: when training is resumed, if a checkpoint's batches or packs are planned in another way, unless
+            `ignore_data_skip` has the epoch begin anew; if its state is of another stream or of another number of
             processes or workers; or if there is none, and the stream was read for a second time.
         RuntimeError: when a run that is resumed begins to train, if its loader was read before.
 
@@ -51,6 +61,9 @@ class SetEpochCallback(TrainerCallback):
         self._next, self._tracker, loader = 0, None, kwargs.get("train_dataloader")
         if loader is None:
             return
+        plan = self.collator if hasattr(self.collator, "_plan_settings") else getattr(loader, "dataset", None)
+        if hasattr(plan, "_plan_settings"):
+            _keep_plan(plan._plan_settings(), args, state)
         from quadrat.integration.resume import STORED, Tracker
 
         tracker = Tracker.follow(loader, args, state)
@@ -98,7 +111,38 @@ class SetEpochCallback(TrainerCallback):
         if self._tracker is not None and not control.should_training_stop:
             self._tracker.end()
 
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Count the rows of a `BatchedDataset`, of which Trainer counts the batches."""
+        name, dataset = "train_samples_per_second", getattr(kwargs.get("train_dataloader"), "dataset", None)
+        if name in (logs or ()) and isinstance(dataset, GroupedDataset):
+            per_second = round(logs[name] * dataset._rows_of_an_item(), 3)
+            for numbers in (logs, *state.log_history[-1:]):
+                numbers[name] = per_second
+
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the states of other processes to a checkpoint."""
         if self._tracker is not None:
             self._tracker.gather()
+
+
+def _keep_plan(settings: dict[str, Any], args: Any, state: Any) -> None:
+    """Have checkpoints say how batches are planned. Raises ValueError if the one that a run goes on from differs."""
+    settings = json.loads(json.dumps(settings))
+    if state.global_step:
+        stored = state.stateful_callbacks.get(_PLAN)
+        differing = [
+            f"{name} is {value!r} here and {stored.get(name)!r} in the checkpoint"
+            for name, value in settings.items()
+            if stored is not None and stored.get(name) != value
+        ]
+        if stored is None:
+            differing = ["the checkpoint was written with batches of a constant number of rows, or without callback"]
+        if differing and not args.ignore_data_skip:
+            raise ValueError(
+                f"the batches before step {state.global_step} were others, and Trainer would skip other rows than it "
+                f"has seen: {'; '.join(differing)}. Go on with what the checkpoint was written with, or begin this "
+                "epoch anew with TrainingArguments(ignore_data_skip=True)"
+            )
+        if differing and args.process_index == 0:
+            logger.warning("the epoch begins anew, with other batches than in the checkpoint: %s", "; ".join(differing))
+    state.stateful_callbacks[_PLAN] = settings

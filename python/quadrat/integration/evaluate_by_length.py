@@ -28,6 +28,7 @@ _ARGUMENTS = {
 _OF_SEVERAL_PROCESSES = {"eval_use_gather_object": False}
 _MOST_WRAPPERS = 8
 _PADDING = -100  # with which Trainer fills up predictions of narrower batches
+AGAIN = "to have other batches, make the {0} anew (in a notebook, run the cell that makes it, too)"
 _AS_BEFORE = "evaluation by length: rows are read in their own order"
 _READS_PADDING = (
     "evaluation by length: predictions have a value for each token, and labels have not. How much padding there is "
@@ -75,11 +76,8 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before, with a warning.
     Raises ValueError for a Trainer that evaluates in its own way.
     """
-    require_usual(trainer, _METHODS, "evaluates")
+    require_usual_evaluation(trainer)
     args = trainer.args
-    for name, usual in {**_ARGUMENTS, **(_OF_SEVERAL_PROCESSES if args.world_size > 1 else {})}.items():
-        if getattr(args, name, usual) != usual:
-            raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
     rows_of_a_step = args.eval_batch_size * args.world_size if args.world_size > 1 else 1
     warned: set[str] = set()
     sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
@@ -118,6 +116,17 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         return output._replace(**restored)
 
     trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop
+    trainer._quadrat_evaluates = True
+
+
+def require_usual_evaluation(trainer: Any) -> None:
+    """Raises ValueError for a Trainer that evaluates in its own way."""
+    if hasattr(trainer, "_quadrat_evaluates"):
+        raise ValueError(f"this Trainer evaluates by length already: {AGAIN.format('Trainer')}")
+    require_usual(trainer, _METHODS, "evaluates")
+    for name, usual in {**_ARGUMENTS, **(_OF_SEVERAL_PROCESSES if trainer.args.world_size > 1 else {})}.items():
+        if getattr(trainer.args, name, usual) != usual:
+            raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
 
 
 def _pads_tokens_alone(output: Any) -> bool:

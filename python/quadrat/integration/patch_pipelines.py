@@ -15,10 +15,11 @@ import transformers
 from transformers.pipelines.base import ChunkPipeline, Pipeline
 from transformers.pipelines.pt_utils import PipelineIterator
 
-from quadrat.batching.any_loop import map_by_length, note
+from quadrat.batching.any_loop import map_by_length
 from quadrat.integration.switch import Swap, Switch
 from quadrat.ops._restored import named
 from quadrat.support.arrays import IntArray
+from quadrat.support.errors import note
 from quadrat.support.tensors import is_tensor
 
 Told = Callable[[Any, "str | None"], None]
@@ -64,8 +65,19 @@ def usual_budget(batch_size: int, lengths: IntArray) -> int:
 class _Outputs:
     """The outputs of the items of a loader, in their order, computed in batches of items of similar length."""
 
-    def __init__(self, pipeline: Any, models: Any, collate: Callable[[Any], Any], batch_size: int, window: int) -> None:
+    def __init__(
+        self,
+        pipeline: Any,
+        models: Any,
+        collate: Callable[[Any], Any],
+        batch_size: int,
+        window: int,
+        *,
+        is_read_once: bool,
+    ) -> None:
         self._loader, self._forward, self._params = models.loader, models.infer, models.params
+        self._is_read_once = is_read_once and not self._loader.num_workers
+        self._results: Iterator[Any] | None = None
         self._collate, self._batch_size, self._window = collate, batch_size, window
         self._finish: Callable[[Any, int, int], Any] = lambda output, *_: output
         self._more: dict[str, Any] = {}
@@ -81,14 +93,16 @@ class _Outputs:
         return len(self._loader.dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        made: Iterator[Any] = map_by_length(
+        if self._results is not None and self._is_read_once:
+            return self._results  # a loop that was left has read inputs ahead
+        self._results = map_by_length(
             self._compute,
             map(_Row(), self._loader),  # which goes on after an error
             collator=list,
             max_tokens="auto" if self._batch_size == 1 else functools.partial(usual_budget, self._batch_size),
             window=self._window,
         )
-        return made
+        return self._results
 
     def finish_with(self, iterator: Any) -> None:
         """Do what an iterator does with each output at once, so that outputs are not held for a whole window."""
@@ -109,8 +123,16 @@ class _Outputs:
     def _of_batch(self, rows: list[dict[str, Any]]) -> list[Any]:
         items, sizes = [row["item"] for row in rows], [len(row["input_ids"]) for row in rows]
         batch = items[0] if len(items) == 1 else {**self._collate(items), **self._more}
-        outputs = PipelineIterator([batch], self._forward, self._params, loader_batch_size=len(items))
+        outputs = PipelineIterator([batch], self._infer, self._params, loader_batch_size=len(items))
         return [self._finish(output, size, max(sizes)) for output, size in zip(outputs, sizes, strict=True)]
+
+    def _infer(self, batch: Any, **params: Any) -> Any:
+        """The outputs that a pipeline reads: not states and attentions of layers, which do not split into rows."""
+        output = self._forward(batch, **params)
+        if not isinstance(output, dict):
+            return output
+        left_out = {key for key, one in output.items() if isinstance(one, tuple) or key == "past_key_values"}
+        return type(output)({key: one for key, one in output.items() if key not in left_out})
 
 
 class _Row:
@@ -168,7 +190,8 @@ def _by_length(original: Any, told: Told) -> Any:
         made = original(self, inputs, num_workers, 1, *params)  # whose loader gives items one by one
         models, features = made.loader, type(self).__name__.startswith("Feature")
         window = _FEATURES if features and not isinstance(inputs, list) else _WINDOW
-        models.loader = _Outputs(self, models, collate, batch_size, window)
+        is_read_once = hasattr(inputs, "__next__")
+        models.loader = _Outputs(self, models, collate, batch_size, window, is_read_once=is_read_once)
         models.infer, models.params = _same, {}
         if not (features or isinstance(self, ChunkPipeline)):
             models.loader.finish_with(made)

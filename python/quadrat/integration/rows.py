@@ -29,9 +29,10 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = 
 
     Raises what `lengths` raises, and ValueError for a collator that pads all rows to one length.
     """
-    collator, choices = trainer.data_collator, has_choices(trainer)
+    collator = trainer.data_collator
     if trainer_of_texts(trainer) is not None:
         return _lengths_of_texts(collator, dataset)
+    choices = has_choices(trainer, dataset, column)
     if trim or getattr(collator, "trim", False):
         made = isinstance(collator, originals.DataCollatorForLanguageModeling)  # labels, whatever is stored
         names = (column, MASK) if made or has_decoder(trainer) else (column, MASK, LABELS)
@@ -79,7 +80,7 @@ def completions_of(trainer: Any, dataset: Any) -> tuple[str, ...]:
 
 def rows_of_one(trainer: Any, dataset: Any, column: str) -> int:
     """How many rows of a batch come from one of the dataset: choices, or completions."""
-    if has_choices(trainer):
+    if has_choices(trainer, dataset, column):
         return len(dataset[0][column])
     return len(completions_of(trainer, dataset)) or 1 if column == MAIN else 1
 
@@ -95,9 +96,21 @@ def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: 
     return int(found.max()) if tokens < (1 - _MUCH) * found[some].sum() else 0
 
 
-def has_choices(trainer: Any) -> bool:
-    """True if rows are those of multiple choice."""
-    return any("MultipleChoice" in type(one).__name__ for one in (trainer.data_collator, trainer.model))
+def has_choices(trainer: Any, dataset: Any, column: str = MAIN) -> bool:
+    """True if rows are those of multiple choice, by the first one. Raises ValueError if the collator takes others."""
+    collator, model = (type(one).__name__ for one in (trainer.data_collator, trainer.model))
+    if trainer_of_texts(trainer) is not None or "MultipleChoice" not in collator + model:
+        return False
+    row: Any = dataset[0] if len(dataset) else ()
+    if column not in row:  # what measures the rows says so
+        return True
+    nested = len(row[column]) > 0 and hasattr(row[column][0], "__len__")
+    if not nested and "MultipleChoice" in collator:
+        raise ValueError(
+            f"{collator} takes rows with several choices, and row 0 of column '{column}' is one row of tokens: give "
+            "another data_collator, or rows of lists"
+        )
+    return nested
 
 
 def has_decoder(trainer: Any) -> bool:
@@ -133,8 +146,6 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
 
     Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
     """
-    if not trim and not has_choices(trainer):
-        return
     sampler_of, said = trainer._get_train_sampler, set()
 
     def _get_train_sampler(*given: Any, **options: Any) -> Any:
@@ -142,7 +153,8 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
         has_lengths = trainer.args.length_column_name in (getattr(dataset, "column_names", None) or ())
         if isinstance(made, originals.PATCHED["LengthGroupedSampler"]) and not has_lengths:
             try:
-                made.lengths = row_lengths(trainer, dataset, trim=trim).tolist()
+                if trim or has_choices(trainer, dataset):
+                    made.lengths = row_lengths(trainer, dataset, trim=trim).tolist()
             except (TypeError, ValueError) as error:
                 if str(error) not in said:
                     say(f"rows are grouped by the lengths of Trainer: {error}")

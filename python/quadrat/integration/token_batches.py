@@ -21,6 +21,7 @@ from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.input.rows import MAIN
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
+from quadrat.integration.evaluate_by_length import AGAIN
 from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trainer_of_texts, trimming
 from quadrat.support.arrays import IntArray
 
@@ -93,7 +94,7 @@ def plan_batches(
     found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths_of(lengths)
     require_rows(found, "batch")
     multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
-    choices = has_choices(trainer) and lengths is None
+    choices = lengths is None and has_choices(trainer, dataset, column)
     several = rows_of_one(trainer, dataset, column) if lengths is None else 1
     texts = trainer_of_texts(trainer) is not None
     if (several > 1 or texts) and shapes is not None:
@@ -208,6 +209,8 @@ def _require_shuffled(loader: Any) -> None:
     if isinstance(loader.dataset, IterableDataset):
         raise not_indexed(loader.dataset)
     sampler = loader.sampler
+    if isinstance(loader.batch_sampler, TokenBudgetBatchSampler):
+        raise ValueError(f"the batches of this loader are planned already: {AGAIN.format('loader')}")
     usual = {(library, name) for library in ("torch", "torchdata") for name in ("RandomSampler", "BatchSampler")}
     if not {_name_of(sampler), _name_of(loader.batch_sampler)} <= usual:
         raise ValueError(

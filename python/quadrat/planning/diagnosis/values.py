@@ -207,8 +207,8 @@ def _nested(value: Any, role: Role) -> str:
 
 def _removal(column: Column) -> str:
     return (
-        f"remove the column before collating, for example dataset.remove_columns('{column.name}'); Trainer "
-        "does not remove columns of a BatchedDataset or PackedDataset: name those to keep, columns=[...]"
+        f"remove the column before collating: dataset.remove_columns('{column.name}'), of a Trainer "
+        "TrainingArguments(remove_unused_columns=True), of a BatchedDataset or PackedDataset columns=[...] without it"
     )
 
 

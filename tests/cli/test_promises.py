@@ -1,0 +1,130 @@
+"""What `quadrat run` promises of an option is what the option does, of the batches that it changes."""
+
+import json
+from types import MethodType
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
+from transformers import Trainer, TrainingArguments
+from transformers.pipelines.base import no_collate_fn
+
+import quadrat
+from quadrat.cli.promises import Promise, option_for, promised
+from quadrat.cli.waits import Waits
+from quadrat.integration.evaluate_by_length import LongestFirst
+from support import standins
+from support.command import RUN, ran
+
+TRAIN = """
+import random
+from datasets import Dataset
+from transformers import (BertConfig, BertForSequenceClassification, DataCollatorWithPadding, PreTrainedTokenizerFast,
+    Trainer, TrainingArguments)
+from tokenizers import Tokenizer, models
+
+words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1}))
+tokenizer, draw = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]"), random.Random(0)
+def rows(count):
+    lengths = [min(90, int(draw.lognormvariate(2.5, 0.9)) + 1) for _ in range(count)]
+    return Dataset.from_list([{"input_ids": [1] * length, "labels": length % 2} for length in lengths])
+sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+args = TrainingArguments("out", per_device_train_batch_size=8, num_train_epochs=2, eval_strategy="epoch",
+    report_to="none", disable_tqdm=True, save_strategy="no", use_cpu=True, logging_strategy="no")
+model = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes))
+collator = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=4)
+Trainer(model, args, train_dataset=rows(300), eval_dataset=rows(61), data_collator=collator).train()
+"""
+
+
+@pytest.mark.slow
+def test_an_option_does_what_was_promised(tmp_path):
+    (tmp_path / "script.py").write_text(TRAIN)
+
+    def report(*options):
+        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py")
+        assert found.returncode == 0, found.stderr
+        return json.loads((tmp_path / "report.json").read_text()), found.stderr
+
+    before, said = report()
+    of_training, of_evaluation = (Promise(**one) for one in before["promises"])
+    assert f"padding; {of_training}, and {of_evaluation}\n" in said
+    assert of_training.computed + of_evaluation.computed == before["computed"]
+    after, said = report(*of_training.option.split())
+    saved = of_training.computed - of_training.computed_with
+    assert before["computed"] - after["computed"] == pytest.approx(saved, rel=0.03)
+    assert after["promises"] == [of_evaluation._asdict()]
+    after, said = report("--evaluation")
+    assert before["computed"] - after["computed"] == of_evaluation.computed - of_evaluation.computed_with
+    assert [one["option"] for one in after["promises"]] == [of_training.option]
+
+
+@given(lengths=st.lists(st.integers(1, 90), min_size=1, max_size=40), size=st.integers(1, 9), passes=st.integers(1, 3))
+def test_a_promise_of_evaluation_is_exact(lengths, size, passes):
+    def computed(order):
+        return sum(len(batch) * max(lengths[row] for row in batch) for batch in BatchSampler(order, size, False))
+
+    before, after = computed(range(len(lengths))), computed(LongestFirst(lengths))
+    batches = -(-len(lengths) // size)
+    counts = {"sums": {"computed": before * passes, "sized": batches * passes, "unknown": 0, "cut": 0}}
+    counts |= {"lengths": dict(zip(*np.unique(lengths * passes, return_counts=True), strict=True))}
+    counts |= {"rows": {min(size, len(lengths)): 1}, "passes": {"": passes}}
+    found = promised("evaluation", "--evaluation", counts, trims=False)
+    assert (found.computed, found.computed_with) == (before * passes, after * passes)
+    assert found.share == max(0, 1 - after / before)
+    # What is not known is not estimated.
+    for unknown in ({"unknown": 1}, {"computed": 0}, {"cut": before * passes}):
+        others = {**counts, "sums": counts["sums"] | unknown}
+        assert isinstance(promised("evaluation", "--evaluation", others, trims=False), str)
+    assert isinstance(promised("training", "quadrat.batching.by_length", counts, trims=False), str)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([])
+
+
+class OwnLoader(Trainer):
+    def get_train_dataloader(self):
+        return super().get_train_dataloader()
+
+
+def test_which_option_changes_the_batches_of_a_loader(tmp_path):
+    rows, pad = (
+        [{"input_ids": [5] * (1 + row)} for row in range(8)],
+        quadrat.DataCollatorWithPadding(standins.encoder_tokenizer()),
+    )
+
+    def option(trainer=None, evaluates=False, rows=rows, **options):
+        def evaluation_loop(self):
+            return option_for(iter(DataLoader(rows, **options)))
+
+        def train(self):
+            return option_for(iter(DataLoader(rows, **options)))
+
+        return MethodType(evaluation_loop if evaluates else train, trainer)()
+
+    assert option("script", shuffle=True, collate_fn=pad) == "--max-tokens"
+    assert option("script", sampler=RandomSampler(rows), collate_fn=list) == "quadrat.batch_by_tokens"
+    assert option("script", collate_fn=pad) == "quadrat.batching.by_length"
+    assert option("script", rows=Stream()) == "quadrat.BatchedStream"
+    by_tokens = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), 16)
+    for together in (
+        {"batch_sampler": by_tokens},
+        {"rows": quadrat.data.BatchedDataset(rows, by_tokens), "batch_size": 1},
+    ):
+        assert option("script", **together) == "rows of similar length are together already"
+    args = TrainingArguments(tmp_path, report_to="none", use_cpu=True)
+    usual, own = (
+        cls(torch.nn.Linear(1, 1), args, train_dataset=rows, data_collator=pad) for cls in (Trainer, OwnLoader)
+    )
+    assert option(usual) == option(usual, collate_fn=list) == "--max-tokens"
+    assert option(usual, evaluates=True) == option(own, evaluates=True) == "--evaluation"
+    assert option(own).startswith("OwnLoader chooses rows in its own way")
+    assert option(usual, rows=Stream()) == "quadrat.BatchedStream"
+    waits = Waits()
+    assert waits.start(iter(DataLoader(rows, collate_fn=no_collate_fn))) is None  # a pipeline's inputs
+    assert waits.start(iter(DataLoader(rows))) is not None
