@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
+import re
 import signal
 import sys
 from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, let_go_of, one_line
@@ -68,6 +70,18 @@ def _run(options: Namespace) -> int:
     return run(options)
 
 
+class _Parser(ArgumentParser):
+    """Names a command or an option that is spelt nearly like one that does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [*_COMMANDS, *(flag.partition(" ")[0] for command in _COMMANDS.values() for flag in command[-1])]
+        words = re.findall(r"(?<=invalid choice: ')[^']+|(?<!\S)--[\w-]+", message)
+        near = {
+            word: match for word in words for match in difflib.get_close_matches(word, known, 1) if word not in known
+        }
+        super().error(message + "".join(f"; did you mean {match}?" for match in near.values()))
+
+
 class _Paragraphs(HelpFormatter):
     """Keeps the paragraphs of a description apart."""
 
@@ -77,7 +91,7 @@ class _Paragraphs(HelpFormatter):
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = _Parser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
         description="Example: %(prog)s run train.py\n\nRun scripts with quadrat, show what padding costs on your data, "
         "and compare quadrat's collators with those of transformers.",

@@ -58,7 +58,9 @@ def parquet(columns):
             "no column ''; choose one with --field: f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, and 488 more",
         ),
         (written("a.jsonl", b'{"input_ids": [99999999999999999999]}'), (), "a.jsonl: cannot be read: "),
-        (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl: cannot be read: Expecting ',' delimiter: line 1 column 13"),
+        (written("a.jsonl", b'{"text": "a"'), (), "cannot be read: line 1, column 13: Expecting ','"),
+        (written("a.jsonl", b'{"text": "a"}\n\n{"text": }\n'), (), "line 3, column 10: Expecting value"),
+        (written("a.json", b'[{"text": "a"},\n{"text": }]'), (), "cannot be read: Expecting value: line 2 column 10"),
         (written("a.jsonl", b"[" * 200_000), (), "a.jsonl: cannot be read: "),
         (written("a.json", b'[{"text": "a"}, 3]'), (), "cannot be read: expected a list of objects, or an object in"),
         (written("a.json", b"3"), (), "a.json: cannot be read: expected a list of objects"),
@@ -178,3 +180,21 @@ def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
 def test_a_link_to_a_file_is_a_file(folder, tmp_path, capsys):
     (tmp_path / "a.txt").symlink_to(folder / "texts.txt")
     assert here(capsys, "waste", tmp_path / "a.txt", "--json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rum", "train.py"], "; did you mean run?"),
+        (["waste", "a.txt", "--tokeniser", "x"], "; did you mean --tokenizer?"),
+        (["run", "--maxtokens", "auto", "train.py"], "; did you mean --max-tokens?"),
+        (["something"], ""),
+    ],
+)
+def test_names_that_are_nearly_right(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.rstrip().endswith(said or ")")
+    assert ("did you mean" in errors) == bool(said)

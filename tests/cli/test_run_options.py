@@ -138,7 +138,8 @@ def test_says_what_does_nothing_where_batches_are_made(tmp_path):
     (tmp_path / "script.py").write_text(
         "from transformers import DefaultDataCollator\nDefaultDataCollator()([{'input_ids': [1]}])"
     )
-    found = ran(tmp_path, [*RUN, "--evaluation"], "script.py")
+    found = ran(tmp_path, [*RUN, "--evaluation"], "script.py", "--max-tokens=9", "--mine")
+    assert "the script was given --max-tokens: options of quadrat run go before the script" in found.stderr
     assert "1 batches, 1 of them compiled" in found.stderr
     assert "--evaluation did nothing: this script used no Trainer" in found.stderr
 

@@ -316,10 +316,10 @@ def test_what_would_end_an_iteration_is_an_error(place, given):
     """As in a generator: a StopIteration of the user's functions does not leave out rows."""
     options = {"function": lambda ids: ids[:, 0], "collator": pad, "max_tokens": 6, place: stops}
     if given == "iterator" or place != "max_tokens":  # else nothing iterates
-        with pytest.raises(RuntimeError, match=r"stops raised StopIteration|_collated raised|by_length raised"):
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
             list(map_by_length(rows=iter(FEW) if given == "iterator" else FEW, **options))
     if place == "collator":
-        with pytest.raises(RuntimeError, match="_collated raised StopIteration"):
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
             list(by_length(FEW, collator=stops))
 
 
@@ -332,7 +332,7 @@ def test_an_iterator_that_cannot_be_planned_is_at_its_end():
 
 
 def test_threads_share_an_iterator():
-    """Each result comes once, to one of them; its own function cannot ask for another."""
+    """Each result comes once, to one of them."""
     rows = rows_of([1 + row % 5 for row in range(300)])
     results, found = called(lambda ids: (time.sleep(0.001), ids[:, 0])[1], iter(rows), window=7), []
     threads = [threading.Thread(target=lambda: found.extend(results)) for _ in range(4)]
@@ -341,9 +341,6 @@ def test_threads_share_an_iterator():
     for thread in threads:
         thread.join()
     assert sorted(found) == list(range(1, 301))
-    own = called(lambda ids: next(own), iter(FEW))
-    with pytest.raises(ValueError, match="asks for a result of the iterator that called it"):
-        next(own)
 
 
 def notes(error):

@@ -106,13 +106,8 @@ class Resumable(WithEpoch):
             KeyError: when an entry is missing.
             ValueError: when the state is from an object with other rows or options, or a number is out of range.
         """
-        differing = [
-            f"{name} is {value!r} here and {state[name]!r} in the state"
-            for name, value in self._settings.items()
-            if state[name] != value
-        ]
-        if differing:
-            raise ValueError(f"the state is from another {self._IS}: {'; '.join(differing)}")
+        if differing := differences(self._settings, state, "the state"):
+            raise ValueError(f"the state is from another {self._IS}: {differing}")
         at: dict[str, Any] = _copy_of({name: state[name] for name in self._start()})
         at["epoch"] = epoch_of(at["epoch"])
         self._check(at)
@@ -126,6 +121,15 @@ class Resumable(WithEpoch):
             at = _copy_of(known)
         self._at, self._resumes = at, False
         return at
+
+
+def differences(settings: Mapping[str, Any], others: Mapping[str, Any], place: str) -> str:
+    """The settings that are others at a place, such as "the state"; empty if there are none. Raises KeyError."""
+    return "; ".join(
+        f"{name} is {value!r} here and {others[name]!r} in {place}"
+        for name, value in settings.items()
+        if others[name] != value
+    )
 
 
 def _copy_of(state: Any) -> Any:

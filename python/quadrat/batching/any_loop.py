@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,9 +24,7 @@ from quadrat.ops._philox import number_below
 from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
-from quadrat.support.errors import no_stop, note
 from quadrat.support.extras import needs
-from quadrat.support.locks import OneThread
 from quadrat.support.progress import NoBar, progress_bar
 
 _USUAL = 32  # rows of mean length, which the budget "auto" has room for
@@ -174,10 +173,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()
-        return numbers, _naming(numbers, self._collated, numbers.tolist())
-
-    def _collated(self, numbers: list[int]) -> Any:
-        return self.collator(self._read(numbers))
+        return numbers, _naming(numbers, lambda rows: self.collator(self._read(rows)), numbers.tolist())
 
     def _of_rank(self, rank: int) -> list[IntArray]:
         return self._plan[rank % self._shares :: self._shares]
@@ -199,8 +195,8 @@ def map_by_length(
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
     is an iterator of one item for each row, in order, which holds the rows of one window. If reading a row fails, the
-    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch; after rows that
-    cannot be planned (one without tokens), the iterator is at its end. Threads may share an iterator.
+    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch; rows that
+    cannot be planned end the iterator. Threads may share it.
 
     Call it, and read an iterator's results, within `torch.inference_mode()`.
 
@@ -231,7 +227,10 @@ def map_by_length(
         >>> [result["last"] for result in results]
         [6, 10, 11, 14]
     """
-    _require_known(options)
+    known = by_length.__init__.__kwdefaults__ or {}
+    for name in options.keys() - known:
+        near = ", ".join(difflib.get_close_matches(name, known, 1) or known)
+        raise TypeError(f"map_by_length() got an unexpected keyword argument {name!r}: did you mean {near}?")
     options |= {"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens}
     if (world_size := options.get("world_size", 1)) != 1:
         _require_processes(world_size, options.get("rank", 0))
@@ -246,14 +245,6 @@ def map_by_length(
     return batches.restore(outputs, padding_value=padding_value)
 
 
-def _require_known(options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an option that `by_length` does not have."""
-    known = by_length.__init__.__kwdefaults__ or ()
-    for name in options.keys() - known:
-        near = ", ".join(difflib.get_close_matches(name, known, 1) or known)
-        raise TypeError(f"map_by_length() got an unexpected keyword argument {name!r}: did you mean {near}?")
-
-
 class _InWindows(Iterator[Any]):
     """Results of rows that are read in windows. After an error of the function it goes on where it was."""
 
@@ -261,12 +252,11 @@ class _InWindows(Iterator[Any]):
         self._function, self._source, self._window = function, iter(rows), window
         self._options, self._padding = options, padding_value
         self._first = 0  # the number of the first row of the window
-        self._rows: list[Any] = []  # of the window
+        self._rows, self._outputs = list[Any](), list[Any]()  # of the window
         self._batches: by_length | None = None
-        self._outputs: list[Any] = []
         self._ready: Iterator[Any] = iter(())
         self._error: Exception | None = None  # of reading the row after these
-        self._computing = OneThread("the function of map_by_length asks for a result of the iterator that called it")
+        self._computing = threading.RLock()
 
     def __next__(self) -> Any:
         while True:
@@ -292,23 +282,18 @@ class _InWindows(Iterator[Any]):
     def _finish_window(self) -> None:
         try:
             if self._batches is None:
-                self._batches = self._planned()
+                self._batches = by_length(self._rows, **self._options)
             _compute(self._function, self._batches, self._outputs, NoBar())
             results = self._batches.restore(self._outputs, padding_value=self._padding)
         except Exception as error:
             if self._first:
                 note(error, f"rows are counted from row {self._first}, the first one of a window")
-            raise
+            if self._batches is None:  # the same would be raised at each call
+                self._source, self._rows, self._error = iter(()), [], None
+            raise _not_a_stop(error)  # noqa: B904 - as it is
         ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
         # Without a call in between, after which an interrupt may come.
         self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
-
-    def _planned(self) -> by_length:
-        try:
-            return no_stop(by_length, self._rows, **self._options)
-        except Exception:  # the same would be raised at each call
-            self._source, self._rows, self._error = iter(()), [], None
-            raise
 
 
 def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[Any], bar: Any) -> None:
@@ -322,10 +307,25 @@ def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[A
 def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> Any:
     """The result of a function; the numbers of rows are added to its errors."""
     try:
-        return no_stop(function, given)
+        return function(given)
     except Exception as error:
-        note(error, f"the batch has {named(numbers)}")
-        raise
+        raised = _not_a_stop(error)
+        note(raised, f"the batch has {named(numbers)}")
+        raise raised  # noqa: B904 - as it is
+
+
+def _not_a_stop(error: Exception) -> Exception:
+    """The error; for StopIteration, which would end an iteration unnoticed, what a generator raises."""
+    text = "a function that makes batches, or computes them, raised StopIteration"
+    return RuntimeError(text) if isinstance(error, StopIteration) else error
+
+
+def note(error: Exception, text: str) -> None:
+    """Adds to an error what Python shows below its message; before Python 3.11, to the message."""
+    if hasattr(error, "add_note"):
+        error.add_note(f"quadrat: {text}")
+    elif error.args and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\nquadrat: {text}", *error.args[1:])
 
 
 def _require_processes(world_size: int, rank: int) -> Any:
@@ -339,8 +339,9 @@ def _require_processes(world_size: int, rank: int) -> Any:
             "initialised: call torch.distributed.init_process_group first, or leave world_size out"
         )
     if (found := (processes.get_world_size(), processes.get_rank())) != (world_size, rank):
-        known = f"torch.distributed has {found[0]} and {found[1]}"
-        raise ValueError(f"world_size={world_size} and rank={rank}, but {known}")
+        raise ValueError(
+            f"world_size={world_size} and rank={rank}, but torch.distributed has {found[0]} and {found[1]}"
+        )
     return processes
 
 

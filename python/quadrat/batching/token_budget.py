@@ -240,10 +240,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             self._at = at = {**at, "batch": at["batch"] + 1}
             yield batches.values[first:last].tolist()
 
-    def _plan_settings(self) -> dict[str, Any]:
-        """What the batches of all epochs depend on."""
-        return self._settings
-
     def _start(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "batch": 0}
 

@@ -181,8 +181,15 @@ def _read_json(path: Path, field: str | None) -> Any:
     content = path.read_text(encoding="utf-8-sig")
     try:
         records = json.loads(content)
-    except ValueError:
-        records = [json.loads(line) for line in content.split("\n") if line.strip()]
+    except ValueError as error:
+        records = []
+        for number, line in enumerate(content.split("\n"), 1):
+            try:
+                records += [json.loads(line)] if line.strip() else []
+            except json.JSONDecodeError as of_line:
+                if path.suffix.lower() == ".json" and not records:  # a value of several lines
+                    raise error from None
+                raise ValueError(f"line {number}, column {of_line.colno}: {of_line.msg}") from None
     records = [records] if isinstance(records, dict) else records
     if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
         raise ValueError("expected a list of objects, or an object in each line")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
+from quadrat.cli.waste import LITTLE_PADDING, padded, shuffled, token_budget
 
 TRAINING, EVALUATION = "training", "evaluation"
 MAX_TOKENS, EVALUATE = "--max-tokens", "--evaluation"
@@ -38,60 +38,53 @@ class Promise(NamedTuple):
 def option_for(iterator: Any) -> str:
     """The option that changes the batches of a loader, of which this is the iterator; else, why none does."""
     try:
-        return _option_for(iterator)
-    except Exception as error:  # of objects of the script's
-        return f"{type(error).__name__} when its loader was looked at"
+        return _option_for(**{name: vars(iterator)[name] for name in ("_dataset", "_index_sampler", "_collate_fn")})
+    except Exception as error:  # also of objects of the script's
+        return str(error) or type(error).__name__
 
 
-def _option_for(iterator: Any) -> str:
+def _option_for(_dataset: Any, _index_sampler: Any, _collate_fn: Any) -> str:
     from quadrat.batching._epoch import WithEpoch
 
-    parts = vars(iterator)
-    dataset, samplers = parts.get("_dataset"), [*_chain(parts.get("_index_sampler"), "batch_sampler", "sampler")]
-    names = {type(one).__name__ for one in samplers}
-    if "LongestFirst" in names or any(isinstance(one, WithEpoch) for one in (*samplers, *_chain(dataset, "dataset"))):
+    parts = [*_chain(_index_sampler, "batch_sampler", "sampler"), *_chain(_dataset, "dataset", "dataset")]
+    names = {type(one).__name__ for one in parts}
+    if "LongestFirst" in names or any(isinstance(one, WithEpoch) for one in parts):
         return "rows of similar length are together already"
-    is_stream = isinstance(dataset, sys.modules["torch.utils.data"].IterableDataset)
-    trainer, evaluates = _trainer()
-    if trainer is not None and not is_stream:
-        return _option_for_trainer(trainer, EVALUATE if evaluates else MAX_TOKENS)
-    if is_stream:
+    if isinstance(_dataset, sys.modules["torch.utils.data"].IterableDataset):
         return _STREAM
+    if (found := _of_trainer()) is not None:
+        return found
     if not names & {"RandomSampler", "SeedableRandomSampler"}:
         return BY_LENGTH
     collator: Any = getattr(sys.modules.get("quadrat.collators._base"), "Collator", ())
-    return MAX_TOKENS if isinstance(parts.get("_collate_fn"), collator) else _BY_TOKENS
+    return MAX_TOKENS if isinstance(_collate_fn, collator) else _BY_TOKENS
 
 
 def _chain(value: Any, *names: str) -> Iterator[Any]:
     """An object, the one within it, and so on."""
     for _ in range(_DEPTH):
         yield value
-        value = next((within for name in names if (within := getattr(value, name, None)) is not None), None)
-        if value is None:
-            return
+        value = getattr(value, names[0], None) or getattr(value, names[1], None)
 
 
-def _trainer() -> tuple[Any, bool]:
-    """The Trainer that reads a loader, and whether it evaluates."""
-    module, frame, evaluates = sys.modules.get("transformers.trainer"), sys._getframe(3), False
+def _of_trainer() -> str | None:
+    """The option for the loader that a Trainer reads; None if none does. Raises ValueError where it does not act."""
+    module, frame, option = sys.modules.get("transformers.trainer"), sys._getframe(3), MAX_TOKENS
     while module is not None and frame is not None:
-        evaluates |= frame.f_code.co_name in {"evaluation_loop", "prediction_loop"}
+        if frame.f_code.co_name in {"evaluation_loop", "prediction_loop"}:
+            option = EVALUATE
         if isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
-            return trainer, evaluates
+            from quadrat.integration.batch_by_tokens import require_usual_training
+            from quadrat.integration.evaluate_by_length import require_usual, require_usual_evaluation
+
+            if option == EVALUATE:
+                require_usual_evaluation(trainer)
+            else:
+                require_usual(trainer, ["_get_train_sampler"], "chooses rows")  # without a call of it
+                require_usual_training(trainer)
+            return option
         frame = frame.f_back  # type: ignore[assignment]
-    return None, False
-
-
-def _option_for_trainer(trainer: Any, option: str) -> str:
-    from quadrat.integration.batch_by_tokens import require_usual_training
-    from quadrat.integration.evaluate_by_length import require_usual_evaluation
-
-    try:
-        (require_usual_evaluation if option == EVALUATE else require_usual_training)(trainer)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return option
+    return None
 
 
 def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> Promise | str:
@@ -111,18 +104,14 @@ def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> 
         if stored:
             return "its rows are stored padded"
         size = max(map(int, counts["rows"]))
-        computed = sum(
-            len(of_a_pass[first : first + size]) * int(of_a_pass[first]) for first in range(0, len(of_a_pass), size)
-        )
+        computed = padded(of_a_pass, shuffled(np.arange(len(of_a_pass)), size)).computed
     else:
         from quadrat.batching.token_budget import usual_max_tokens  # which imports torch
 
         budget = usual_max_tokens(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"])))
         computed = padded(of_a_pass, token_budget(of_a_pass, budget)).computed
-        trim = "--trim " if option == MAX_TOKENS else ", trim=True"
-        option = (
-            f"{trim * stored}{option} {budget}"
-            if option == MAX_TOKENS
-            else f"{option}(..., max_tokens={budget}{trim * stored})"
-        )
+        if option == MAX_TOKENS:
+            option = "--trim " * stored + f"{option} {budget}"
+        else:
+            option += f"(..., max_tokens={budget}{', trim=True' * stored})"
     return Promise(loop, option, sums["computed"], round(computed * sum(rows.values()) / len(of_a_pass)))

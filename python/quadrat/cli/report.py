@@ -146,7 +146,7 @@ def loop_sentences(loops: dict[str, Any]) -> Iterator[str]:
             yield f"{kind} is bound by the model: other batches or workers save {most:.1%} at most"
 
 
-def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
+def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[str] = ()) -> None:
     """Writes the report to standard error; of the options that change what a Trainer does, those that met none."""
     compiled, fallen = total["compiled"], total["fell_back"]
     lines = ["no batch was made by a collator that quadrat replaces"]
@@ -175,6 +175,8 @@ def show(total: dict[str, Any], of_trainer: Sequence[str]) -> None:
         lines.append("--inference did nothing: no pipeline and no encode was given several texts")
     if unmet:
         lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
+    if misplaced:
+        lines.append(f"the script was given {listed(misplaced)}: options of quadrat run go before the script")
     for line in lines:
         complain(f"quadrat run: {line}")
 

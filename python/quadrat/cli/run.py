@@ -21,6 +21,7 @@ from pathlib import Path
 from quadrat.cli.command import CommandError, complain
 
 VARIABLE = "QUADRAT_RUN"
+_OF_TRAINER = ("max_tokens", "group_by_length", "evaluation", "shapes", "attention", "trim", "inference")
 _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
 
@@ -37,6 +38,7 @@ class Options:
     inference: bool = False  # whether pipelines compute rows of similar length together
     quiet: bool = False
     report: str | None = None  # a file
+    misplaced: tuple[str, ...] = ()  # names of options that the script was given
     of_trainer: tuple[str, ...] = ()  # the options given that change what a Trainer or a pipeline does
     folder: str = ""  # where processes leave what they counted
     process: int = 0  # the number of the process that the script runs in
@@ -64,8 +66,17 @@ def launch(command: list[str], options: Options) -> int:
     if options.report is not None:
         _require_place_for(Path(options.report))
     folder, ranks = _folder()
-    names = _of_trainer(options)
-    told = replace(options, of_trainer=names, folder=folder, ranks=ranks, process=os.getpid(), started=time.time())
+    names, of_run = _of_trainer(options), {f"--{name.replace('_', '-')}" for name in (*_OF_TRAINER, "quiet", "report")}
+    misplaced = tuple(one for one in (word.partition("=")[0] for word in command[1:]) if one in of_run)
+    told = replace(
+        options,
+        of_trainer=names,
+        misplaced=misplaced,
+        folder=folder,
+        ranks=ranks,
+        process=os.getpid(),
+        started=time.time(),
+    )
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -80,8 +91,7 @@ def launch(command: list[str], options: Options) -> int:
 
 def _of_trainer(options: Options) -> tuple[str, ...]:
     """The options given that change what a Trainer or a pipeline does. A line says which do nothing beside others."""
-    fields = ("max_tokens", "group_by_length", "evaluation", "shapes", "attention", "trim", "inference")
-    given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in fields}
+    given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in _OF_TRAINER}
     names = [name for name, value in given.items() if value is not None and value is not False]
     needing = ("--group-by-length", "with", False), ("--shapes", "without", True), ("--attention", "without", True)
     for name, other, acts in needing:

@@ -328,7 +328,7 @@ def report() -> None:
     total = merged(processes, elapsed, trims=OPTIONS.trim)
     shutil.rmtree(folder, ignore_errors=True)
     if not OPTIONS.quiet and sys.stderr is not None:
-        show(total, OPTIONS.of_trainer)
+        show(total, OPTIONS.of_trainer, OPTIONS.misplaced)
     if OPTIONS.report is not None:
         try:
             Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")

@@ -29,14 +29,6 @@ class GroupedDataset(WithEpoch):
     def _items(self, plan: Any, groups: list[int]) -> list[Any]:
         raise NotImplementedError
 
-    def _plan_settings(self) -> dict[str, Any]:
-        """What the plans of all epochs depend on: names, numbers and texts, for a checkpoint."""
-        raise NotImplementedError
-
-    def _rows_of_an_item(self) -> float:
-        """How many samples Trainer counts in an item, on average."""
-        return 1.0
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rows={len(self.dataset)}, columns={self.columns}, epoch={self.epoch})"
 

@@ -75,6 +75,13 @@ class BatchedDataset(GroupedDataset):
             self._check(sampler)
         self.sampler = sampler
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the batches depend on, for checkpoints."""
+        if isinstance(self.sampler, Ragged):
+            return {"batches": zlib.crc32(str(self.sampler.to_lists()).encode())}
+        return self.sampler._settings
+
     def _check(self, batches: Ragged) -> None:
         values, sizes = as_numpy(batches.values, "row numbers"), as_numpy(batches.lengths, "lengths")
         if values.ndim != 1 or values.dtype.kind not in "iu":
@@ -97,15 +104,3 @@ class BatchedDataset(GroupedDataset):
 
     def _items(self, plan: tuple[Ragged], groups: list[int]) -> list[Any]:
         return [as_batch(self._rows(plan[0][group].tolist())) for group in groups]
-
-    def _plan_settings(self) -> dict[str, Any]:
-        if not isinstance(self.sampler, Ragged):
-            return self.sampler._plan_settings()
-        parts = (
-            np.ascontiguousarray(as_numpy(part, "row numbers")) for part in (self.sampler.values, self.sampler.lengths)
-        )
-        return {"batches": len(self.sampler), "row_numbers": zlib.crc32(b"".join(part.tobytes() for part in parts))}
-
-    def _rows_of_an_item(self) -> float:
-        (batches,) = self._current()
-        return batches.total / len(batches)

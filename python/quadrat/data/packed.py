@@ -81,6 +81,13 @@ class PackedDataset(GroupedDataset):
         self._current()  # raises for invalid lengths and options
 
     @property
+    def _settings(self) -> dict[str, Any]:
+        """What the packs depend on, for checkpoints."""
+        packing, lengths = self._packing, zlib.crc32(self._lengths.data)
+        made = {"max_length": packing.max_length, "strategy": packing.strategy, "overlong": packing.overlong}
+        return {**made, "lengths": lengths, "shuffle": self._shuffle, "seed": self._seed}
+
+    @property
     def fill(self) -> float:
         """The share of the packs that holds tokens, from 0 to 1."""
         longest, overlong = self._packing.max_length, self._packing.overlong
@@ -106,9 +113,3 @@ class PackedDataset(GroupedDataset):
         packs = plan.chosen(groups)
         rows, pieces = self._rows(packs.rows.values.tolist()), self._packing.pieces(packs, self._lengths)
         return packs_of(rows, self._column, pieces, packs.rows.offsets)
-
-    def _plan_settings(self) -> dict[str, Any]:
-        counted = {"max_length", "strategy", "overlong", "max_count"}
-        packing = {name: value for name, value in self._packing._asdict().items() if name in counted}
-        lengths = {"rows": len(self._lengths), "lengths": zlib.crc32(self._lengths.data)}
-        return {**packing, **lengths, "shuffle": self._shuffle, "seed": self._seed}

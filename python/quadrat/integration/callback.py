@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 from transformers import TrainerCallback
 
+from quadrat.batching._epoch import differences
+from quadrat.batching.token_budget import TokenBudgetBatchSampler
 from quadrat.data._grouped import GroupedDataset
+from quadrat.data.batched import BatchedDataset
 
-logger = logging.getLogger("quadrat")
 _PLAN = "SetEpochCallback: batches"  # in a checkpoint
 
 
@@ -61,9 +62,9 @@ class SetEpochCallback(TrainerCallback):
         self._next, self._tracker, loader = 0, None, kwargs.get("train_dataloader")
         if loader is None:
             return
-        plan = self.collator if hasattr(self.collator, "_plan_settings") else getattr(loader, "dataset", None)
-        if hasattr(plan, "_plan_settings"):
-            _keep_plan(plan._plan_settings(), args, state)
+        for plan in (self.collator, getattr(loader, "dataset", None)):
+            if isinstance(plan, (TokenBudgetBatchSampler, GroupedDataset)):
+                _keep_plan(plan, args, state)
         from quadrat.integration.resume import STORED, Tracker
 
         tracker = Tracker.follow(loader, args, state)
@@ -114,10 +115,11 @@ class SetEpochCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Count the rows of a `BatchedDataset`, of which Trainer counts the batches."""
         name, dataset = "train_samples_per_second", getattr(kwargs.get("train_dataloader"), "dataset", None)
-        if name in (logs or ()) and isinstance(dataset, GroupedDataset):
-            per_second = round(logs[name] * dataset._rows_of_an_item(), 3)
-            for numbers in (logs, *state.log_history[-1:]):
-                numbers[name] = per_second
+        if name in (logs or ()) and isinstance(dataset, BatchedDataset):
+            (batches,) = dataset._current()
+            logs[name] = round(logs[name] * batches.total / len(batches), 3)
+            if state.log_history:
+                state.log_history[-1][name] = logs[name]
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the states of other processes to a checkpoint."""
@@ -125,24 +127,15 @@ class SetEpochCallback(TrainerCallback):
             self._tracker.gather()
 
 
-def _keep_plan(settings: dict[str, Any], args: Any, state: Any) -> None:
+def _keep_plan(plan: Any, args: Any, state: Any) -> None:
     """Have checkpoints say how batches are planned. Raises ValueError if the one that a run goes on from differs."""
-    settings = json.loads(json.dumps(settings))
-    if state.global_step:
-        stored = state.stateful_callbacks.get(_PLAN)
-        differing = [
-            f"{name} is {value!r} here and {stored.get(name)!r} in the checkpoint"
-            for name, value in settings.items()
-            if stored is not None and stored.get(name) != value
-        ]
-        if stored is None:
-            differing = ["the checkpoint was written with batches of a constant number of rows, or without callback"]
-        if differing and not args.ignore_data_skip:
-            raise ValueError(
-                f"the batches before step {state.global_step} were others, and Trainer would skip other rows than it "
-                f"has seen: {'; '.join(differing)}. Go on with what the checkpoint was written with, or begin this "
-                "epoch anew with TrainingArguments(ignore_data_skip=True)"
-            )
-        if differing and args.process_index == 0:
-            logger.warning("the epoch begins anew, with other batches than in the checkpoint: %s", "; ".join(differing))
+    settings, stored = json.loads(json.dumps(plan._settings)), state.stateful_callbacks.get(_PLAN)
+    differing = "it was written with batches of a constant number of rows, or without this callback"
+    if stored is not None:
+        differing = differences(settings, {**dict.fromkeys(settings), **stored}, "the checkpoint")
+    if state.global_step and differing and not args.ignore_data_skip:
+        raise ValueError(
+            f"the checkpoint's batches are others, and Trainer would skip rows that it has not seen: {differing}. Go "
+            "on with what it was written with, or begin its epoch anew with TrainingArguments(ignore_data_skip=True)"
+        )
     state.stateful_callbacks[_PLAN] = settings

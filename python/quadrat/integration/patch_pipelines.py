@@ -15,11 +15,10 @@ import transformers
 from transformers.pipelines.base import ChunkPipeline, Pipeline
 from transformers.pipelines.pt_utils import PipelineIterator
 
-from quadrat.batching.any_loop import map_by_length
+from quadrat.batching.any_loop import map_by_length, note
 from quadrat.integration.switch import Swap, Switch
 from quadrat.ops._restored import named
 from quadrat.support.arrays import IntArray
-from quadrat.support.errors import note
 from quadrat.support.tensors import is_tensor
 
 Told = Callable[[Any, "str | None"], None]

@@ -1,4 +1,4 @@
-"""Locks."""
+"""Locks of modules."""
 
 from __future__ import annotations
 
@@ -14,23 +14,3 @@ def new_lock() -> AbstractContextManager[bool]:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: lock._is_owned() or lock._at_fork_reinit())
     return lock  # type: ignore[no-any-return]
-
-
-class OneThread:
-    """A lock that is free in a fork, where its thread is not. To a thread that has it already, it raises ValueError."""
-
-    def __init__(self, refusal: str) -> None:
-        self._refusal, self._process, self._lock, self._is_held = refusal, os.getpid(), threading.RLock(), False
-
-    def __enter__(self) -> None:
-        if self._process != os.getpid():
-            self.__init__(self._refusal)  # type: ignore[misc]
-        self._lock.acquire()
-        if self._is_held:
-            self._lock.release()
-            raise ValueError(self._refusal)
-        self._is_held = True
-
-    def __exit__(self, *error: object) -> None:
-        self._is_held = False
-        self._lock.release()
