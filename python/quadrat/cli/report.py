@@ -10,6 +10,7 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import UNLABELLED, sentences
 from quadrat.cli.command import complain, listed
+from quadrat.cli.online import online_sentences
 from quadrat.cli.promises import Promise, promised
 from quadrat.cli.waits import Counts, add_counts, new_counts
 from quadrat.cli.waste import LITTLE_PADDING
@@ -158,7 +159,8 @@ def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[s
     notes = {
         f"{total['unlabelled']:,} of them had {UNLABELLED}": total["unlabelled"],
         **dict.fromkeys(_padding(total, trims="--trim" in of_trainer), True),
-        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"],
+        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"]
+        and (total["trimmed"] or not total["elsewhere"]["online passes"]),
         f"{workers:,} batches came from {total.get('workers')} worker processes": workers,
         f"{others:,} batches of loaders were made by other collators: their padding counts": others,
         f"{unknown:,} batches have no attention mask: how much of them is padding is not known": unknown,
@@ -169,6 +171,7 @@ def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[s
     lines += [text for text, number in notes.items() if number]
     lines += loop_sentences(total["loops"])
     lines += sentences(total["elsewhere"], of_trainer)
+    lines += online_sentences(total["elsewhere"], of_trainer)
     unmet = [name for name in of_trainer if not total["options"][name]]
     if "--inference" in unmet:
         unmet.remove("--inference")
