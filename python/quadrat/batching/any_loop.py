@@ -276,8 +276,8 @@ class _InWindows(Iterator[Any]):
                 self._error = error
         if self._rows:
             return self._finish_window()
-        error, self._error = self._error, None
-        raise StopIteration if error is None else error
+        of_row, self._error = self._error, None
+        raise StopIteration if of_row is None else of_row
 
     def _finish_window(self) -> None:
         try:
