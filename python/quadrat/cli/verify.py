@@ -1,34 +1,60 @@
-"""`quadrat verify`: drawn batches, made by quadrat and by the installed transformers, and compared to the bit."""
+"""`quadrat verify`: drawn batches, made by quadrat and by the installed libraries, compared to the bit and timed."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import importlib.util
 import logging
 import os
 import warnings
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from time import process_time_ns
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from quadrat.cli import drawn
 from quadrat.cli.command import CommandError, console, require, say, table
-
-BATCHES = 150  # of each collator
-_WORDS, _SPECIAL = 60, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_LENGTHS: tuple[Callable[[np.random.Generator], list[int]], ...] = (
-    lambda rng: rng.integers(1, 40, rng.integers(2, 9)).tolist(),
-    lambda rng: [int(rng.integers(2, 20))] * int(rng.integers(2, 6)),
-    lambda rng: [int(rng.integers(1, 20))],
-    lambda rng: [1, *rng.integers(1, 9, 3).tolist()],
-    lambda rng: [*rng.integers(1, 9, 3).tolist(), 0],
+from quadrat.cli.drawn import (
+    Rng,
+    bits,
+    fraction,
+    marks,
+    missing,
+    more,
+    number,
+    ones,
+    pick,
+    places,
+    sound,
+    square,
+    text,
+    tokens,
+    words,
 )
-Draw = Callable[[np.random.Generator], Any]
-Case = tuple[Any, Any, Draw]  # the reference's collator or function, quadrat's, and what draws features
+from quadrat.cli.reached import Line, Reached
+
+_BATCHES = 200  # of each collator or function
+_TIMED_ROWS, _ROUNDS = 32, 15
+_UNCOUNTED = "convert_to_tensors", "trl.pad"  # they make no batches
+
+
+class Case(NamedTuple):
+    """A collator or function, of theirs and quadrat's: of options, what makes a batch."""
+
+    name: str
+    twin: str  # the name by which its code is known
+    theirs: Callable[..., Any]
+    ours: Callable[..., Any]
+    draw: Callable[[Rng], tuple[dict[str, Any], Any]]  # options and features
+    usual: Any  # features to time
 
 
 def run(options: Namespace) -> int:
-    """Compare, and print a table; the status is 1 if a batch differs."""
+    """Compare, and print a table; the status is 1 if a batch differs, or no batch ran a line of unknown code."""
     require("this command", {"torch": "transformers", "transformers": "transformers", "rich": "cli"})
     os.environ["QUADRAT_UNTESTED"] = "1"  # all batches are compiled
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -36,29 +62,33 @@ def run(options: Namespace) -> int:
     import transformers
 
     from quadrat.installed import imitated
-    from quadrat.planning.compared import difference_of
     from quadrat.support.counts import stats
 
-    rng, found, rows, twins = np.random.default_rng(options.seed), dict[str, str](), [], []
-    for name, choices in (_collators() | _functions()).items():
+    rng, out, cases = np.random.default_rng(options.seed), console(), list(_cases())
+    unknown = {case.twin: _unknown(case.twin) for case in cases}
+    reached = Reached(function for functions in unknown.values() for function in functions)
+    differences, rows = dict[str, str](), []
+    for case in cases:
         stats(reset=True)
-        drawn = (case for case in choices for _ in range(BATCHES // len(choices)))
-        differences = [difference_of(theirs, ours, draw(rng)) for theirs, ours, draw in drawn]
-        differing = [one for one in differences if one is not None]
-        twin = choices[0][1]._imitates
-        compiled = "" if twin == "convert_to_tensors" else f"{stats().compiled}"  # which makes no batches
-        rows.append((name, f"{len(differences)}", compiled, f"{len(differing)}"))
-        if differing:
-            found[name] = differing[0]
-        else:
-            twins.append(twin)
-    out = console()
+        found = []
+        masks = case.name.endswith(("LanguageModeling", "WordMask"))  # the collators with the most options
+        for _ in range(_BATCHES * (1 + 2 * masks)):
+            with drawn.in_worker() if rng.integers(9) == 0 else contextlib.nullcontext():
+                found.append(_difference(case, *case.draw(rng), reached))
+        differing = [one for one in found if one is not None]
+        compiled = "" if case.twin in _UNCOUNTED else f"{stats().compiled}"
+        differences |= {case.name: differing[0]} if differing else {}
+        result = f"{len(differing)} differ" if differing else f"equal, {_times_as_fast(case):.3g} times as fast"
+        rows.append((case.name, f"{len(found)}", compiled, result))
     say(out, f"Drawn batches of quadrat and of transformers {transformers.__version__}, compared to the bit:")
-    out.print(table(("collator or function", "batches", "compiled", "differences"), rows))
-    for name, difference in found.items():
+    out.print(table(("collator or function", "batches", "compiled", "batches of quadrat"), rows))
+    for name, difference in differences.items():
         say(out, f"{name}: {difference}")
+    missed = {twin: _missed(reached, functions) for twin, functions in unknown.items()}
+    _say_missed(out, missed)
+    equal = [case.twin for case in cases if case.name not in differences and not missed[case.twin][0]]
     known = imitated.remembered()
-    keys = {twin: key for twin in twins if imitated.unlike_tested(twin) and (key := imitated.key_of(twin)) is not None}
+    keys = {twin: key for twin in equal if unknown[twin] and (key := imitated.key_of(twin)) is not None}
     if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
         if options.remember:
             try:
@@ -67,10 +97,156 @@ def run(options: Namespace) -> int:
                 raise CommandError(f"--remember: {error}") from error
         else:
             say(out, "quadrat was not tested with this code. quadrat verify --remember has it compile such batches.")
-    return int(bool(found))
+    return int(len(equal) < len(cases))
 
 
-def _functions() -> dict[str, list[Case]]:
+def _unknown(twin: str) -> list[Any]:
+    """The functions that a twin imitates, of code that quadrat was not tested with."""
+    from quadrat.installed import imitated
+
+    names = [name for name in imitated.IMITATED.get(twin, ()) if not imitated._is_known(name)]
+    return [function for name in names for function in imitated.functions_of(imitated.CODE[name])]
+
+
+def _difference(case: Case, options: dict[str, Any], features: Any, reached: Reached) -> str | None:
+    from quadrat.planning.compared import difference_of
+
+    made: list[Any] = []
+    for make in (case.theirs, case.ours):
+        with warnings.catch_warnings(), reached:
+            warnings.simplefilter("ignore")
+            try:
+                made.append(make(**options))
+            except Exception as error:
+                made.append(error)
+    theirs, ours = made
+    if isinstance(theirs, Exception) or isinstance(ours, Exception):
+        return None if type(theirs) is type(ours) else f"{options}: {theirs!r} of the reference and {ours!r} of quadrat"
+    return difference_of(theirs, ours, features, meanwhile=reached)
+
+
+def _times_as_fast(case: Case) -> float:
+    """How many times as fast quadrat makes a batch with the usual options: the ratio of medians of processor time."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        calls = [make(**case.usual[0]) for make in (case.theirs, case.ours)]
+        times: list[list[int]] = [[], []]
+        for _ in range(_ROUNDS):
+            for call, taken in zip(calls, times, strict=True):
+                features = copy.deepcopy(case.usual[1])  # some are edited
+                start = process_time_ns()
+                call(features)
+                taken.append(process_time_ns() - start)
+    torch.set_num_threads(threads)
+    return float(np.median(times[0]) / max(np.median(times[1]), 1))
+
+
+def _missed(reached: Reached, functions: list[Any]) -> tuple[list[Line], list[Line]]:
+    both = [reached.missed(function) for function in functions]
+    return [line for lines, _ in both for line in lines], [line for _, lines in both for line in lines]
+
+
+def _say_missed(out: Any, missed: dict[str, tuple[list[Line], list[Line]]]) -> None:
+    lines, others = (sorted({line for both in missed.values() for line in both[which]}) for which in (0, 1))
+    if lines:
+        say(out, "No batch ran these lines, of code that quadrat was not tested with. It is not remembered:")
+        for line in lines:
+            out.print(f"  {line}")
+    if others:
+        say(out, f"{len(others)} more lines raise errors, or are for other frameworks. Such batches fall back.")
+
+
+class _Call:
+    """A function with its subject and options, as a collator has them."""
+
+    def __init__(self, function: Callable[..., Any], twin: str, subject: Any = None, **options: Any) -> None:
+        self._function, self._options, self._imitates = function, options, twin
+        self.tokenizer = subject
+
+    def __call__(self, features: Any) -> Any:
+        subject = () if self.tokenizer is None else (self.tokenizer,)
+        return self._function(*subject, features, **self._options)
+
+
+_PADDED: drawn.Columns = {
+    "input_ids": (tokens,),
+    "attention_mask": (None, None, ones, ones, bits, bits, square),
+    "token_type_ids": (None, None, bits),
+    "special_tokens_mask": (None, None, bits),
+}
+_LABELS: drawn.Columns = {"label": (None, number, fraction), "label_ids": (None, None, number, fraction)}
+_EXTRA: drawn.Columns = {"extra": (None, None, None, number, fraction, marks)}
+_CLIPS: drawn.Columns = {
+    "input_values": (sound,),
+    "attention_mask": (None, None, ones),
+    "labels": (None, None, number),
+}
+_EXTRACTORS = (True, "right"), (True, "left"), (False, "right")
+_SFT: drawn.Columns = {"input_ids": (tokens,), "labels": (None, marks), "completion_mask": (None, None, bits)}
+_BARE = (  # they take rows of ids, too
+    *("DataCollatorForLanguageModeling", "DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"),
+)
+_COLLATORS: dict[str, tuple[drawn.Columns, dict[str, Any], dict[str, Any]]] = {
+    # Of each: columns, how lengths are drawn, how features are.
+    "DataCollatorWithPadding": (_PADDED | _LABELS | _EXTRA, {}, {}),
+    "DataCollatorForTokenClassification": (_PADDED | {"labels": (None, marks), "label": (None, marks)}, {}, {}),
+    "DataCollatorForSeq2Seq": (
+        _PADDED | _EXTRA | {"labels": (None, more, more, missing), "label": (None, more)},
+        {},
+        {},
+    ),
+    "DataCollatorForLanguageModeling": (_PADDED | {"offset_mapping": (None, words)}, {"most": 3000}, {}),
+    "DataCollatorForWholeWordMask": ({"input_ids": (tokens,), "chinese_ref": (None, places)}, {"most": 3000}, {}),
+    "DataCollatorForPermutationLanguageModeling": ({"input_ids": (tokens,)}, {"most": 700, "even": True}, {}),
+    "DataCollatorForMultipleChoice": (_PADDED, {"choices": 2}, {"choices": 2}),
+    "DataCollatorWithFlattening": ({"input_ids": (tokens,), "labels": (None, marks)}, {}, {}),
+    "DefaultDataCollator": (_PADDED | _LABELS | _EXTRA | {"text": (None, text, missing)}, {"equal": True}, {}),
+}
+
+
+def _cases() -> Iterator[Case]:
+    import quadrat
+    from quadrat.installed import originals
+    from quadrat.installed.behaviour import flattening_takes_arrays
+
+    for name, (columns, of_lengths, of_features) in _COLLATORS.items():
+        if name == "DataCollatorWithFlattening":
+            of_features = {"lists": not flattening_takes_arrays()}
+        if name in originals.ORIGINALS:
+            yield _collator(name, originals.ORIGINALS[name], getattr(quadrat, name), columns, of_lengths, of_features)
+    yield from _functions()
+    if importlib.util.find_spec("trl") is not None:
+        yield from _trl()
+
+
+def _collator(
+    name: str, theirs: Any, ours: Any, columns: drawn.Columns, of_lengths: dict[str, Any], of_features: dict[str, Any]
+) -> Case:
+    def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
+        options, sizes = drawn.options(rng, theirs), of_lengths
+        if options.get("whole_word_mask"):  # the reference has no whole words with padding, and quadrat has
+            options, sizes = options | {"pad_to_multiple_of": None}, of_lengths | {"equal": True}
+        made = drawn.features(rng, columns, drawn.lengths(rng, **sizes), **of_features)
+        bare = theirs.__name__ in _BARE and rng.integers(6) == 0
+        return options, [row["input_ids"] for row in made if "input_ids" in row] if bare else made
+
+    return Case(name, ours._imitates, theirs, ours, draw, _usual(theirs, columns, of_lengths, of_features))
+
+
+def _usual(theirs: Any, columns: drawn.Columns, of_lengths: dict[str, Any], of_features: dict[str, Any]) -> Any:
+    rng, names = np.random.default_rng(0), drawn.defaults(theirs)
+    needed = {name: kinds for name, kinds in columns.items() if None not in kinds}
+    sizes = [64] * _TIMED_ROWS if "equal" in of_lengths else (2 * rng.integers(4, 33, _TIMED_ROWS)).tolist()
+    options = {"tokenizer": drawn.tokenizers()[0]} if "tokenizer" in names else {}
+    options |= {"pad_token_id": 0} if "pad_token_id" in names else {}
+    return options, drawn.features(rng, needed, sizes, **{**of_features, "lists": True, "broken": 0})
+
+
+def _functions() -> Iterator[Case]:
     """Functions that quadrat puts in the place of transformers'."""
     from transformers import BatchEncoding, Wav2Vec2FeatureExtractor
 
@@ -79,115 +255,57 @@ def _functions() -> dict[str, list[Case]]:
     from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
     from quadrat.tokenizers.pad import tokenizer_pad
 
-    tokenizer, extractor = _tokenizer(), Wav2Vec2FeatureExtractor()
-    rows, equal = _rows(label=lambda n: n % 3 - 1), _rows(equal=True, lists=True)
+    extractors = [Wav2Vec2FeatureExtractor(return_attention_mask=one, padding_side=side) for one, side in _EXTRACTORS]
 
-    def encoding(rng: np.random.Generator) -> Any:
-        drawn = equal(rng)
-        return BatchEncoding({name: [row[name] for row in drawn] for name in drawn[0]})
+    def pad_clips(extractor: Any, clips: Any, **options: Any) -> Any:
+        return feature_pad(extractor, clips, options=FeaturePadOptions(**options))
 
-    def clips(rng: np.random.Generator) -> list[Any]:
-        return [{"input_values": rng.random(len(row["input_ids"]), np.float32)} for row in rows(rng)]
+    def function(
+        name: str, twin: str, theirs: Any, ours: Any, columns: drawn.Columns, *subjects: Any, **of_lengths: Any
+    ) -> Case:
+        """A function of a subject, such as a tokenizer, and of features; or of a `BatchEncoding` alone."""
 
-    def pad_clips(extractor: Any, features: Any, return_tensors: str) -> Any:
-        return feature_pad(extractor, features, options=FeaturePadOptions(return_tensors=return_tensors))
+        def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
+            rows = drawn.features(rng, columns, drawn.lengths(rng, **of_lengths))
+            made = {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
+            one, none = rows[0] if rows else {}, {key: [] for key in columns}
+            choices = (rows, rows, rows, made, BatchEncoding(made), one, none) if subjects else (BatchEncoding(made),)
+            subject = {"subject": pick(rng, subjects)} if subjects else {}
+            return subject | drawn.options(rng, theirs), pick(rng, choices)
 
-    def cases(twin: str, theirs: Any, ours: Any, draw: Draw, *given: Any, option: str = "return_tensors") -> list[Case]:
-        made: list[Any] = []
-        for one in ("pt", "np"):
-            pair: Any = [partial(call, *given, **{option: one}) for call in (theirs, ours)]
-            pair[0].tokenizer = pair[1].tokenizer = tokenizer  # as collators have them
-            pair[1]._imitates = twin
-            made.append((*pair, draw))
-        return made
+        rows = _usual(theirs, columns, of_lengths, {})[1]
+        made = rows if subjects else BatchEncoding({key: [row[key] for row in rows] for key in rows[0]})
+        usual = ({"subject": subjects[0], "return_tensors": "pt"} if subjects else {"tensor_type": "pt"}), made
+        return Case(name, twin, partial(_Call, theirs, twin), partial(_Call, ours, twin), draw, usual)
 
+    rows = _PADDED | _LABELS | _EXTRA
+    pads = originals.PAD, tokenizer_pad, rows, *drawn.tokenizers()
+    yield function("tokenizer.pad", "tokenizer_pad", *pads)
     conversions = originals.CONVERT_TO_TENSORS, convert_to_tensors
-    return {
-        "tokenizer.pad": cases("tokenizer_pad", originals.PAD, tokenizer_pad, rows, tokenizer),
-        "convert_to_tensors": cases("convert_to_tensors", *conversions, encoding, option="tensor_type"),
-        "feature_extractor.pad": cases("feature_pad", originals.FEATURE_PAD, pad_clips, clips, extractor),
-    }
+    yield function("convert_to_tensors", "convert_to_tensors", *conversions, rows, equal=True)
+    yield function("feature_extractor.pad", "feature_pad", originals.FEATURE_PAD, pad_clips, _CLIPS, *extractors)
 
 
-def _collators() -> dict[str, list[Case]]:
-    import transformers
+def _trl() -> Iterator[Case]:
+    import quadrat.trl
 
-    import quadrat
-    from quadrat.installed.behaviour import flattening_takes_arrays
+    for name in ("sft", "dpo", "reward", "kto", "tpo"):
+        if (module := getattr(quadrat.trl, name)) is None:
+            continue
+        ours = next(one for one in vars(module).values() if getattr(one, "_imitates", "") == f"trl.{name}")
+        made = ours(pad_token_id=0)
+        columns: drawn.Columns = {one: (more,) for rows in getattr(made, "_rows", ()) for one in rows.columns}
+        columns |= {one.name: (None, fraction) if one.optional else (number,) for one in getattr(made, "_numbers", ())}
+        yield _collator(f"trl {name}", module.Original, ours, columns or _SFT, {}, {"lists": True})
+    from trl.trainer.utils import pad
 
-    own: dict[str, Any] = {"tokenizer": _tokenizer()}
-    masked = _rows(special_tokens_mask=lambda n: [1] * min(n, 1) + [0] * (n - 1))
-    plain, typed = _rows(), _rows(token_type_ids=lambda n: [0] * n, label=lambda n: n % 3 - 1)
-    lists = partial(_rows, lists=not flattening_takes_arrays())
-    spread = {"return_flash_attn_kwargs": True, "return_seq_idx": True}
-    one: list[dict[str, Any]] = [{}]
-    both = [*one, {"return_tensors": "np"}]
-    # Of each collator: the options of all cases, those of one framework each, and cases.
-    cases: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[tuple[dict[str, Any], Draw]]]] = {
-        "DataCollatorWithPadding": (own, both, [({}, plain), ({"pad_to_multiple_of": 8}, typed)]),
-        "DataCollatorForTokenClassification": (own, both, [({}, _rows(labels=lambda n: [-100] * n))]),
-        "DataCollatorForSeq2Seq": (own, both, [({}, _rows(labels=lambda n: list(range(n + 1))))]),
-        "DataCollatorForLanguageModeling": (own, both, [({}, plain), ({"seed": 3}, masked), ({"mlm": False}, plain)]),
-        "DataCollatorForPermutationLanguageModeling": (own, both, [({}, _rows(even=True))]),
-        "DataCollatorForMultipleChoice": (own, one, [({}, _choices)]),
-        "DataCollatorWithFlattening": (
-            {},
-            one,
-            [({}, lists()), (spread, lists()), ({}, lists(labels=lambda n: [4] * n))],
-        ),
-        "DefaultDataCollator": (
-            {},
-            both,
-            [({}, _rows(equal=True, label=value)) for value in (lambda n: n % 3 - 1, lambda n: n / 4)],
-        ),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            name: [
-                (*(getattr(library, name)(**every | of_one | more) for library in (transformers, quadrat)), draw)
-                for of_one in frameworks
-                for more, draw in choices
-            ]
-            for name, (every, frameworks, choices) in cases.items()
-            if hasattr(transformers, name)
-        }
+    def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
+        rows = drawn.features(rng, {"rows": (tokens,)}, drawn.lengths(rng), broken=0)
+        tensors = [torch.as_tensor(row["rows"]) for row in rows]
+        return drawn.options(rng, pad), tensors
 
-
-def _tokenizer() -> Any:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    words = {word: number for number, word in enumerate((*_SPECIAL, *(f"w{number}" for number in range(_WORDS))))}
-    special = {f"{name[1:-1].lower()}_token": name for name in _SPECIAL}
-    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="[UNK]")), **special)
-    made.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    return made
-
-
-def _rows(*, even: bool = False, equal: bool = False, lists: bool = False, **columns: Callable[[int], Any]) -> Draw:
-    """A function that draws rows: lists, arrays or tensors, of lengths of all kinds."""
     import torch
 
-    forms: tuple[Callable[[list[int]], Any], ...] = (list, list, np.array, torch.tensor)
-
-    def draw(rng: np.random.Generator) -> list[Any]:
-        lengths = _LENGTHS[1 if equal else int(rng.integers(len(_LENGTHS)))](rng)
-        form = list if lists else forms[int(rng.integers(len(forms)))]
-        has_mask, rows = bool(rng.integers(2)), []
-        for length in (2 * length if even else length for length in lengths):
-            row = {"input_ids": _ids(rng, length)} | ({"attention_mask": [1] * length} if has_mask else {})
-            row |= {name: value(length) for name, value in columns.items()}
-            rows.append({name: form(value) if type(value) is list and value else value for name, value in row.items()})
-        return rows
-
-    return draw
-
-
-def _choices(rng: np.random.Generator) -> list[Any]:
-    lengths = rng.integers(1, 30, (int(rng.integers(1, 5)), 2)).tolist()
-    return [{"input_ids": [_ids(rng, one), _ids(rng, other)], "label": one % 2} for one, other in lengths]
-
-
-def _ids(rng: np.random.Generator, length: int) -> list[int]:
-    return rng.integers(len(_SPECIAL), len(_SPECIAL) + _WORDS, length).tolist()  # type: ignore[no-any-return]
+    twin = "trl.pad"
+    usual = {}, [torch.arange(size) for size in range(4, 4 + _TIMED_ROWS)]
+    yield Case("trl pad", twin, partial(_Call, pad, twin), partial(_Call, quadrat.trl.padding.pad, twin), draw, usual)

@@ -21,7 +21,7 @@ from quadrat.input.rows import plain
 from quadrat.installed import imitated
 from quadrat.planning.fallback import FallBack, raise_clearer, raise_saying
 from quadrat.support.counts import count_compared, uncounted
-from quadrat.support.differences import first_difference
+from quadrat.support.differences import PLAIN, first_difference
 from quadrat.support.extras import version
 from quadrat.support.locks import new_lock
 from quadrat.support.memory import interop
@@ -103,6 +103,8 @@ def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
 def _copied(value: Any) -> Any:
     """A copy of all that a collator may edit: containers, arrays and tensors. Both sides get the same other objects."""
     try:
+        if type(value) is list and PLAIN.issuperset(map(type, value)):
+            return value[:]
         if isinstance(value, (dict, list, UserDict)):
             made = copy.copy(value)
             for place in list(value) if not isinstance(value, list) else range(len(value)):
@@ -127,14 +129,18 @@ def of_recipes(run: Any, collator: Any, features: Any) -> Any:
     return batch
 
 
-def difference_of(theirs: Any, ours: Any, features: list[Any]) -> str | None:
-    """The first difference of two collators, with what they leave behind, in words; None if there is none."""
+def difference_of(theirs: Any, ours: Any, features: Any, *, meanwhile: Any) -> str | None:
+    """The first difference of two collators, with what they leave behind, in words; None if there is none.
+
+    meanwhile: a context manager, entered while `theirs` runs.
+    """
     given = _copied(features)
     with _lock, _quiet():
         before = _State(ours)
         got = _called(ours, given, before)
         before.restore_shared()
-        expected = _called(theirs, features, _State(theirs), as_reference=True)
+        with meanwhile:
+            expected = _called(theirs, features, _State(theirs), as_reference=True)
     return _difference(expected, got) or _edit(ours, features, given)
 
 

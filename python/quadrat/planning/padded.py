@@ -330,6 +330,9 @@ def _padded_kind(name: str, shape: col.ColumnShape, arrays: bool, float_kind: in
 
 def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | None) -> tuple[int, int]:
     kind = col.inferred_kind(shape.kinds, float_kind)
+    # Of arrays and tensors, transformers 5.24 puts it last, and does not mix them.
+    if name == "attention_mask" and shape.forms & col.DEEP and shape.forms & (col.MEMORY_ROWS | col.OTHER):
+        raise FallBack("an attention mask of more dimensions", "give one number for each token")
     # Beside arrays, tensors of one number become Python numbers first.
     if kind is not None and (shape.forms == col.NUMBER or (arrays and shape.forms == col.TENSOR_NUMBER)):
         return col.NUMBERS, kind

@@ -11,6 +11,7 @@ import numpy as np
 
 from quadrat.support.tensors import is_tensor
 
+PLAIN = frozenset((int, str, bool, type(None)))  # of these, two that are equal look the same
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -61,6 +62,9 @@ def _first_difference(expected: Any, got: Any, name: str, skips: bool) -> str | 
     elif isinstance(expected, (list, tuple)):
         if len(expected) != len(got):
             return f"{name} has {len(expected)} items of the reference and {len(got)} of quadrat"
+        kinds = list(map(type, expected))
+        if PLAIN.issuperset(kinds) and kinds == list(map(type, got)) and expected == got:
+            return None
         parts = ((f"{name}[{at}]", one, two) for at, (one, two) in enumerate(zip(expected, got, strict=True)))
     elif is_tensor(expected) or isinstance(expected, np.ndarray):
         return _of_arrays(expected, got, name, skips)

@@ -1,0 +1,145 @@
+"""Which lines of functions ran while batches were compared, and which others raise errors or serve other frameworks."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple
+
+_MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
+_OTHER_FRAMEWORK = re.compile(r"(?<![a-z])(tf|tensorflow|jax|flax|mlx)(?![a-z])", re.IGNORECASE)
+# Lines of tested versions that no call of what quadrat replaces runs, by function.
+_NEVER: dict[str, tuple[str, ...]] = {
+    "pad_without_fast_tokenizer_warning": ("return tokenizer.pad(*pad_args, **pad_kwargs)",),
+    "DataCollatorForLanguageModeling.__post_init__": ("self.mask_replace_prob = 1", "self.random_replace_prob = 0"),
+    "PreTrainedTokenizerBase.pad": ('batch_outputs["attention_mask"] = np.array(preserved_attention_mask)',),
+    "PreTrainedTokenizerBase._get_padding_truncation_strategies": (  # of texts that are truncated
+        *("truncation_strategy = (", "TruncationStrategy.LONGEST_FIRST", "truncation_strategy = truncation"),
+        *("elif isinstance(truncation, TruncationStrategy):", "max_length = self.model_max_length"),
+        *("if self.model_max_length > LARGE_INTEGER:", "and pad_to_multiple_of is not None", "if verbose:"),
+        *("and max_length is not None", "and (max_length % pad_to_multiple_of != 0)", "logger.warning("),
+        "truncation_strategy = TruncationStrategy.DO_NOT_TRUNCATE",
+        'if not self.deprecation_warnings.get("Asking-to-truncate-to-max_length", False):',
+        '"Asking to truncate to max_length but no maximum length is provided and the model has"',
+        'self.deprecation_warnings["Asking-to-truncate-to-max_length"] = True',
+    ),
+    "SequenceFeatureExtractor._pad": ("max_length = len(required_input)",),
+    "BatchFeature.convert_to_tensors": ("return self", "continue"),
+    "BatchFeature._get_is_as_tensor_fns": (
+        *("return None, None", "return value", "return torch.stack(value)", "value = np.array(value)"),
+        *("and len(value[0]) > 0", "and isinstance(value[0][0], np.ndarray)"),
+    ),
+}
+
+
+class Line(NamedTuple):
+    """The first line of a statement, or of a part of it."""
+
+    file: str
+    number: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return linecache.getline(self.file, self.number).strip()
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.number}, {self.function}: {self.text}"
+
+
+class Reached:
+    """Records the lines of functions that run in a `with` block of this thread; it may be entered again."""
+
+    def __init__(self, functions: Iterable[FunctionType]) -> None:
+        codes = (code for function in functions for code in _codes(function.__code__))
+        self._lines: dict[CodeType, set[int]] = {code: set() for code in codes}
+        self._thread, self._before, self._tool = 0, None, 0
+
+    def __enter__(self) -> None:
+        if not self._lines:
+            return
+        self._thread = threading.get_ident()
+        if _MONITORING is None:
+            self._before = sys.gettrace()
+            sys.settrace(self._trace)
+            return
+        self._tool = next(tool for tool in range(5, -1, -1) if _MONITORING.get_tool(tool) is None)
+        _MONITORING.use_tool_id(self._tool, "quadrat verify")
+        _MONITORING.register_callback(self._tool, _MONITORING.events.LINE, self._saw)
+        for code in self._lines:
+            _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
+
+    def __exit__(self, *_: object) -> None:
+        if not self._lines:
+            return
+        if _MONITORING is None:
+            sys.settrace(self._before)
+            return
+        for code in self._lines:
+            _MONITORING.set_local_events(self._tool, code, 0)
+        _MONITORING.free_tool_id(self._tool)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            self._lines[frame.f_code].add(frame.f_lineno)
+        return self._trace if frame.f_code in self._lines else None
+
+    def _saw(self, code: CodeType, line: int) -> None:
+        if threading.get_ident() == self._thread:
+            self._lines[code].add(line)
+
+    def missed(self, function: FunctionType) -> tuple[list[Line], list[Line]]:
+        """The lines of a function that did not run: those that matter, and those whose batches fall back anyway.
+
+        The latter raise an error, are for other frameworks, or for no call of what quadrat replaces.
+        """
+        file, codes = function.__code__.co_filename, list(_codes(function.__code__))
+        ran = {line for code in codes for line in self._lines[code]}
+        # A line of code that is no part of a function's body: its `def`, and its decorators.
+        heads = {code.co_firstlineno for code in codes} - ran
+        lines = {line for code in codes for *_, line in code.co_lines() if line} - ran - heads
+        excused = _excused(file)
+        found: tuple[list[Line], list[Line]] = [], []
+        for number in sorted(lines):
+            line = Line(file, number, function.__qualname__)
+            found[number in excused or line.text in _NEVER.get(line.function, ())].append(line)
+        return found
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@functools.cache
+def _excused(file: str) -> frozenset[int]:
+    """The lines of blocks that end in `raise`, or that only another framework than torch and NumPy runs."""
+    found: set[int] = set()
+
+    def walk(block: list[Any], excused: bool) -> None:
+        excused = excused or isinstance(block[-1], ast.Raise)
+        for node in block:
+            if isinstance(node, ast.Assert) and node.msg is not None:
+                found.update(range(node.msg.lineno, (node.msg.end_lineno or 0) + 1))
+            if excused:
+                found.update(range(node.lineno, node.end_lineno + 1))
+            other = isinstance(node, ast.FunctionDef) and _OTHER_FRAMEWORK.search(node.name)
+            other = other or (isinstance(node, ast.If) and _OTHER_FRAMEWORK.search(ast.unparse(node.test)))
+            for name in ("body", "orelse", "finalbody"):
+                if part := getattr(node, name, None):
+                    walk(part, excused or (name == "body" and bool(other)))
+            for handler in getattr(node, "handlers", ()):
+                walk(handler.body, excused)
+
+    walk(ast.parse("".join(linecache.getlines(file))).body, excused=False)
+    return frozenset(found)
