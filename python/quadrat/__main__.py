@@ -201,7 +201,8 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     "verify": (
         "compare quadrat's collators with those of the installed transformers, on drawn batches",
         "Check on drawn batches, without data, that quadrat's collators make the same batches as those of the "
-        "installed transformers, whether quadrat was tested with it or not. The exit status is 1 if a batch differs.",
+        "installed transformers and TRL, whether quadrat was tested with them or not, and how many times as fast. The "
+        "exit status is 1 if a batch differs, or no batch ran some line of code that quadrat was not tested with.",
         "[options]",
         "--remember",
         {

@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import process_time_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     """A collator or function, of theirs and quadrat's: of options, what makes a batch."""
 
     name: str
-    twin: str  # the name by which its code is known
+    row: str  # of the table of what is imitated
     theirs: Callable[..., Any]
     ours: Callable[..., Any]
     draw: Callable[[Rng], tuple[dict[str, Any], Any]]  # options and features
@@ -62,10 +62,11 @@ def run(options: Namespace) -> int:
     import transformers
 
     from quadrat.installed import imitated
+    from quadrat.integration.table import rows as table_rows
     from quadrat.support.counts import stats
 
     rng, out, cases = np.random.default_rng(options.seed), console(), list(_cases())
-    unknown = {case.twin: _unknown(case.twin) for case in cases}
+    unknown = {case.row: _unknown(case.row) for case in cases}
     reached = Reached(function for functions in unknown.values() for function in functions)
     differences, rows = dict[str, str](), []
     for case in cases:
@@ -76,17 +77,19 @@ def run(options: Namespace) -> int:
             with drawn.in_worker() if rng.integers(9) == 0 else contextlib.nullcontext():
                 found.append(_difference(case, *case.draw(rng), reached))
         differing = [one for one in found if one is not None]
-        compiled = "" if case.twin in _UNCOUNTED else f"{stats().compiled}"
+        compiled = "" if case.row in _UNCOUNTED else f"{stats().compiled}"
         differences |= {case.name: differing[0]} if differing else {}
-        result = f"{len(differing)} differ" if differing else f"equal, {_times_as_fast(case):.3g} times as fast"
+        result = f"{len(differing)} differ" if differing else f"equal, {_times_as_fast(case):.1f} times as fast"
         rows.append((case.name, f"{len(found)}", compiled, result))
+    apart = [name for name in table_rows() if name not in unknown]
+    rows += [(name, "", "", "not compared") for name in apart]
     say(out, f"Drawn batches of quadrat and of transformers {transformers.__version__}, compared to the bit:")
     out.print(table(("collator or function", "batches", "compiled", "batches of quadrat"), rows))
     for name, difference in differences.items():
         say(out, f"{name}: {difference}")
     missed = {twin: _missed(reached, functions) for twin, functions in unknown.items()}
     _say_missed(out, missed)
-    equal = [case.twin for case in cases if case.name not in differences and not missed[case.twin][0]]
+    equal = [case.row for case in cases if case.name not in differences and not missed[case.row][0]]
     known = imitated.remembered()
     keys = {twin: key for twin in equal if unknown[twin] and (key := imitated.key_of(twin)) is not None}
     if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
@@ -100,12 +103,13 @@ def run(options: Namespace) -> int:
     return int(len(equal) < len(cases))
 
 
-def _unknown(twin: str) -> list[Any]:
-    """The functions that a twin imitates, of code that quadrat was not tested with."""
+def _unknown(row: str) -> list[Any]:
+    """The functions of a row's reference that quadrat was not tested with."""
     from quadrat.installed import imitated
+    from quadrat.installed.fingerprints import functions_of
 
-    names = [name for name in imitated.IMITATED.get(twin, ()) if not imitated._is_known(name)]
-    return [function for name in names for function in imitated.functions_of(imitated.CODE[name])]
+    codes = [imitated.CODE[name] for name in imitated.TABLE[row].reference if not imitated.is_known(name)]
+    return [function for code in codes if code is not None for function in functions_of(code)]
 
 
 def _difference(case: Case, options: dict[str, Any], features: Any, reached: Reached) -> str | None:
@@ -190,8 +194,8 @@ _SFT: drawn.Columns = {"input_ids": (tokens,), "labels": (None, marks), "complet
 _BARE = (  # they take rows of ids, too
     *("DataCollatorForLanguageModeling", "DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"),
 )
-_COLLATORS: dict[str, tuple[drawn.Columns, dict[str, Any], dict[str, Any]]] = {
-    # Of each: columns, how lengths are drawn, how features are.
+_How: TypeAlias = tuple[drawn.Columns, dict[str, Any], dict[str, Any]]  # columns, options of `lengths` and `features`
+_COLLATORS: dict[str, _How] = {
     "DataCollatorWithPadding": (_PADDED | _LABELS | _EXTRA, {}, {}),
     "DataCollatorForTokenClassification": (_PADDED | {"labels": (None, marks), "label": (None, marks)}, {}, {}),
     "DataCollatorForSeq2Seq": (
@@ -213,19 +217,19 @@ def _cases() -> Iterator[Case]:
     from quadrat.installed import originals
     from quadrat.installed.behaviour import flattening_takes_arrays
 
-    for name, (columns, of_lengths, of_features) in _COLLATORS.items():
+    for name, how in _COLLATORS.items():
         if name == "DataCollatorWithFlattening":
-            of_features = {"lists": not flattening_takes_arrays()}
+            how[2]["lists"] = not flattening_takes_arrays()
         if name in originals.ORIGINALS:
-            yield _collator(name, originals.ORIGINALS[name], getattr(quadrat, name), columns, of_lengths, of_features)
+            yield _collator(name, originals.ORIGINALS[name], getattr(quadrat, name), how)
     yield from _functions()
     if importlib.util.find_spec("trl") is not None:
         yield from _trl()
 
 
-def _collator(
-    name: str, theirs: Any, ours: Any, columns: drawn.Columns, of_lengths: dict[str, Any], of_features: dict[str, Any]
-) -> Case:
+def _collator(name: str, theirs: Any, ours: Any, how: _How) -> Case:
+    columns, of_lengths, of_features = how
+
     def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
         options, sizes = drawn.options(rng, theirs), of_lengths
         if options.get("whole_word_mask"):  # the reference has no whole words with padding, and quadrat has
@@ -234,10 +238,11 @@ def _collator(
         bare = theirs.__name__ in _BARE and rng.integers(6) == 0
         return options, [row["input_ids"] for row in made if "input_ids" in row] if bare else made
 
-    return Case(name, ours._imitates, theirs, ours, draw, _usual(theirs, columns, of_lengths, of_features))
+    return Case(name, ours._imitates, theirs, ours, draw, _usual(theirs, how))
 
 
-def _usual(theirs: Any, columns: drawn.Columns, of_lengths: dict[str, Any], of_features: dict[str, Any]) -> Any:
+def _usual(theirs: Any, how: _How) -> Any:
+    columns, of_lengths, of_features = how
     rng, names = np.random.default_rng(0), drawn.defaults(theirs)
     needed = {name: kinds for name, kinds in columns.items() if None not in kinds}
     sizes = [64] * _TIMED_ROWS if "equal" in of_lengths else (2 * rng.integers(4, 33, _TIMED_ROWS)).tolist()
@@ -273,7 +278,7 @@ def _functions() -> Iterator[Case]:
             subject = {"subject": pick(rng, subjects)} if subjects else {}
             return subject | drawn.options(rng, theirs), pick(rng, choices)
 
-        rows = _usual(theirs, columns, of_lengths, {})[1]
+        rows = _usual(theirs, (columns, of_lengths, {}))[1]
         made = rows if subjects else BatchEncoding({key: [row[key] for row in rows] for key in rows[0]})
         usual = ({"subject": subjects[0], "return_tensors": "pt"} if subjects else {"tensor_type": "pt"}), made
         return Case(name, twin, partial(_Call, theirs, twin), partial(_Call, ours, twin), draw, usual)
@@ -296,7 +301,7 @@ def _trl() -> Iterator[Case]:
         made = ours(pad_token_id=0)
         columns: drawn.Columns = {one: (more,) for rows in getattr(made, "_rows", ()) for one in rows.columns}
         columns |= {one.name: (None, fraction) if one.optional else (number,) for one in getattr(made, "_numbers", ())}
-        yield _collator(f"trl {name}", module.Original, ours, columns or _SFT, {}, {"lists": True})
+        yield _collator(f"trl {name}", module.Original, ours, (columns or _SFT, {}, {"lists": True}))
     from trl.trainer.utils import pad
 
     def draw(rng: Rng) -> tuple[dict[str, Any], Any]:

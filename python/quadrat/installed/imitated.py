@@ -125,7 +125,7 @@ def changed(row: str) -> str | None:
 
 def unlike_tested(row: str) -> str | None:
     """The first function or class of a row's reference that differs from those of the tested versions."""
-    return next((name for name in TABLE[row].reference if not _is_known(name)), None)
+    return next((name for name in TABLE[row].reference if not is_known(name)), None)
 
 
 def key_of(row: str) -> str | None:
@@ -171,7 +171,8 @@ def unknown(row: str) -> str | None:
     return BROKEN.get(name) or f"{name} of {library_of(name)} {version(library_of(name).lower())} is unknown"
 
 
-def _is_known(name: str) -> bool:
+def is_known(name: str) -> bool:
+    """True if a function or class, by its name in a row, is one that quadrat was tested with."""
     code = CODE.get(name)
     if name in BROKEN or code is None:
         return name not in BROKEN

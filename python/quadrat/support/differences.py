@@ -69,14 +69,18 @@ def _first_difference(expected: Any, got: Any, name: str, skips: bool) -> str | 
     elif is_tensor(expected) or isinstance(expected, np.ndarray):
         return _of_arrays(expected, got, name, skips)
     else:
-        compares = any("__eq__" in vars(cls) for cls in type(expected).__mro__[:-1])
-        if not compares and skips:
-            return None
-        is_number = isinstance(expected, (float, complex, np.generic))  # nan is not equal to itself, and 0.0 to -0.0
-        same = (compares and not is_number and expected == got) or text_of(expected) == text_of(got)
-        return None if same else f"{name} is {expected!r} of the reference and {got!r} of quadrat"
+        return _of_objects(expected, got, name, skips)
     found = (first_difference(one, two, part, skips=skips) for part, one, two in parts)
     return next((one for one in found if one is not None), None)
+
+
+def _of_objects(expected: Any, got: Any, name: str, skips: bool) -> str | None:
+    compares = any("__eq__" in vars(cls) for cls in type(expected).__mro__[:-1])
+    if not compares and skips:
+        return None
+    is_number = isinstance(expected, (float, complex, np.generic))  # nan is not equal to itself, and 0.0 to -0.0
+    same = (compares and not is_number and expected == got) or text_of(expected) == text_of(got)
+    return None if same else f"{name} is {expected!r} of the reference and {got!r} of quadrat"
 
 
 def _of_arrays(expected: Any, got: Any, name: str, skips: bool) -> str | None:
