@@ -19,6 +19,8 @@ UNKNOWN = "from quadrat.installed import config; config.FINGERPRINTS.clear(); "
 VERIFY = "import sys; from quadrat.__main__ import main; sys.exit(main(sys.argv[1:]))"
 CHANGED = """
 from quadrat.installed import imitated
+from quadrat.integration.table import rows
+rows()
 print(imitated.changed('DataCollatorWithPadding') or imitated.changed('feature_pad'))
 """
 PLANTED = """

@@ -123,7 +123,7 @@ MASKING = st.fixed_dictionaries(
 )
 FLAGS = {
     "return_position_ids": st.booleans(),
-    "return_flash_attn_kwargs": st.booleans(),
+    "kwargs_for": st.sampled_from([None, "transformers"]),
     "return_seq_idx": st.booleans(),
 }
 FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True), **FLAGS, "position_ids_start": st.just(2)})
@@ -151,6 +151,7 @@ FLATTENING = st.fixed_dictionaries(
     {},
     optional={
         **FLAGS,
+        "return_flash_attn_kwargs": st.booleans(),
         "separator_id": st.sampled_from([-100, 7, 2**40, 2**63, None]),
         "position_ids_start": st.sampled_from([0, 2, -3]),
         "pad_to_multiple_of": st.sampled_from([1, 4, 64]),

@@ -60,7 +60,7 @@ def assert_extra_outputs(batch: Any, rows: list[dict[str, Any]], multiple: int |
         assert batch["token_type_ids"][0, :total].tolist() == [t for row in rows for t in row["token_type_ids"]]
 
 
-EVERYTHING = {"padding_free": True, "return_flash_attn_kwargs": True, "return_seq_idx": True}
+EVERYTHING = {"padding_free": True, "kwargs_for": "transformers", "return_seq_idx": True}
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

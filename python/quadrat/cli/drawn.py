@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -22,9 +22,7 @@ _NONE = inspect.Parameter.empty
 _BROKEN = 1 / 30  # the part of the batches that are drawn to fail
 
 Rng: TypeAlias = np.random.Generator
-Columns: TypeAlias = Mapping[
-    str, tuple[Any, ...]
-]  # of each, what makes its value for a row of a length; None: no column
+Columns: TypeAlias = dict[str, tuple[Any, ...]]  # of each, kinds to choose from; None: no column
 
 # What options are drawn from, besides their defaults; those of a class that are not here keep them.
 _VALUES: dict[str, tuple[Any, ...]] = {
@@ -141,65 +139,37 @@ def lengths(rng: Rng, *, most: int = 20_000, equal: bool = False, even: bool = F
     return [int(one) + int(one) % 2 * even for one in made]
 
 
-def tokens(rng: Rng, length: int) -> list[int]:
-    """Ids of tokens, of a part of the vocabulary or all of it."""
-    return integers(pick(rng, (0, len(_SPECIAL))), pick(rng, (70, VOCABULARY)))(rng, length)
-
-
-def integers(low: int, high: int) -> Callable[[Rng, int], list[int]]:
-    """What draws a row of ints."""
-    return lambda rng, length: rng.integers(low, high, length).tolist()  # type: ignore[no-any-return]
-
-
-ones, bits, marks = integers(1, 2), integers(0, 2), integers(-100, 9)
-
-
-def square(rng: Rng, length: int) -> Any:
+def _square(rng: Rng, length: int) -> Any:
     """A mask of pairs of tokens, of short rows."""
     import torch
 
     made = np.tri(length, dtype=np.int64)
-    return ones(rng, length) if length > 20 else pick(rng, (torch.from_numpy, np.array))(made)
+    return [1] * length if length > 20 else pick(rng, (torch.from_numpy, np.array))(made)
 
 
-def number(rng: Rng, length: int) -> int:
-    """An int, often below -1."""
-    return int(rng.integers(-5, 5))
-
-
-def fraction(rng: Rng, length: int) -> float:
-    """A float."""
-    return float(rng.integers(-9, 9)) / 4
-
-
-def more(rng: Rng, length: int) -> list[int]:
-    """A row of another length."""
-    return marks(rng, length % 7 + 1)
-
-
-def words(rng: Rng, length: int) -> list[list[int]]:
+def _words(rng: Rng, length: int) -> list[list[int]]:
     """Where words begin and end in a text; some tokens continue the word before."""
     ends = np.cumsum(rng.integers(2, 5, length))
-    return np.stack([np.roll(ends, 1) * bits(rng, length), ends], 1).tolist()  # type: ignore[no-any-return]
+    return np.stack([np.roll(ends, 1) * rng.integers(0, 2, length), ends], 1).tolist()  # type: ignore[no-any-return]
 
 
-def text(rng: Rng, length: int) -> str:
-    """A text."""
-    return "text"
-
-
-def sound(rng: Rng, length: int) -> list[float]:
-    """A clip."""
-    return rng.random(length).tolist()  # type: ignore[no-any-return]
-
-
-def missing(rng: Rng, length: int) -> None:
-    """None, in a column that is there."""
-
-
-def places(rng: Rng, length: int) -> list[int]:
-    """Some places in a row."""
-    return rng.integers(0, max(length, 1), 4).tolist()  # type: ignore[no-any-return]
+# What makes the value of a row with so many tokens, by kind of column.
+_KINDS: dict[str, Callable[[Rng, int], Any]] = {
+    "ids": lambda rng, n: rng.integers(pick(rng, (0, len(_SPECIAL))), pick(rng, (70, VOCABULARY)), n).tolist(),
+    "ones": lambda rng, n: [1] * n,
+    "bits": lambda rng, n: rng.integers(0, 2, n).tolist(),
+    "square": _square,
+    "marks": lambda rng, n: rng.integers(-100, 9, n).tolist(),
+    "target": lambda rng, n: rng.integers(-100, 9, n % 7 + 1).tolist(),
+    "places": lambda rng, n: rng.integers(0, max(n, 1), 4).tolist(),
+    "words": _words,
+    "documents": lambda rng, n: [n // 2, n - n // 2] if n > 1 else [n],
+    "sound": lambda rng, n: rng.random(n).tolist(),
+    "int": lambda rng, n: int(rng.integers(-5, 5)),
+    "float": lambda rng, n: float(rng.integers(-9, 9)) / 4,
+    "text": lambda rng, n: "text",
+    "none": lambda rng, n: None,
+}
 
 
 def features(
@@ -213,13 +183,13 @@ def features(
     made: dict[str, list[Any]] = {}
     for name, kinds in columns.items():
         if (kind := pick(rng, kinds)) is not None:
-            values = [kind(rng, length) for length in sizes]
+            values = [_KINDS[kind](rng, length) for length in sizes]
             made[name] = [form(one) if type(one) is list and one else one for one in values]
     if choices:
         made = {
             name: [list(one) for one in zip(*[iter(values)] * choices, strict=True)] for name, values in made.items()
         }
-        made["label"] = [number(rng, 0) for _ in made["input_ids"]]
+        made["label"] = [_KINDS["int"](rng, 0) for _ in made["input_ids"]]
     rows = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
     if rng.random() < broken:
         return pick(rng, ([], [{**row, "label": "text"} for row in rows], [{"other": [1]} for _ in rows]))  # type: ignore[no-any-return]

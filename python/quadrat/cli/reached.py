@@ -61,7 +61,8 @@ class Reached:
     def __init__(self, functions: Iterable[FunctionType]) -> None:
         codes = (code for function in functions for code in _codes(function.__code__))
         self._lines: dict[CodeType, set[int]] = {code: set() for code in codes}
-        self._thread, self._before, self._tool = 0, None, 0
+        self._thread, self._tool = 0, 0
+        self._before: Any = None
 
     def __enter__(self) -> None:
         if not self._lines:

@@ -18,23 +18,7 @@ import numpy as np
 
 from quadrat.cli import drawn
 from quadrat.cli.command import CommandError, console, require, say, table
-from quadrat.cli.drawn import (
-    Rng,
-    bits,
-    fraction,
-    marks,
-    missing,
-    more,
-    number,
-    ones,
-    pick,
-    places,
-    sound,
-    square,
-    text,
-    tokens,
-    words,
-)
+from quadrat.cli.drawn import Rng, pick
 from quadrat.cli.reached import Line, Reached
 
 _BATCHES = 200  # of each collator or function
@@ -177,38 +161,43 @@ class _Call:
 
 
 _PADDED: drawn.Columns = {
-    "input_ids": (tokens,),
-    "attention_mask": (None, None, ones, ones, bits, bits, square),
-    "token_type_ids": (None, None, bits),
-    "special_tokens_mask": (None, None, bits),
+    "input_ids": ("ids",),
+    "attention_mask": (None, None, "ones", "ones", "bits", "bits", "square"),
+    "token_type_ids": (None, None, "bits"),
+    "special_tokens_mask": (None, None, "bits"),
 }
-_LABELS: drawn.Columns = {"label": (None, number, fraction), "label_ids": (None, None, number, fraction)}
-_EXTRA: drawn.Columns = {"extra": (None, None, None, number, fraction, marks)}
+_LABELS: drawn.Columns = {"label": (None, "int", "float"), "label_ids": (None, None, "int", "float")}
+_EXTRA: drawn.Columns = {"extra": (None, None, None, "int", "float", "marks")}
 _CLIPS: drawn.Columns = {
-    "input_values": (sound,),
-    "attention_mask": (None, None, ones),
-    "labels": (None, None, number),
+    "input_values": ("sound",),
+    "attention_mask": (None, None, "ones"),
+    "labels": (None, None, "int"),
 }
 _EXTRACTORS = (True, "right"), (True, "left"), (False, "right")
-_SFT: drawn.Columns = {"input_ids": (tokens,), "labels": (None, marks), "completion_mask": (None, None, bits)}
+_SFT: drawn.Columns = {
+    "input_ids": ("ids",),
+    "labels": (None, "marks"),
+    "completion_mask": (None, None, "bits"),
+    "seq_lengths": (None, "documents"),
+}
 _BARE = (  # they take rows of ids, too
     *("DataCollatorForLanguageModeling", "DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"),
 )
 _How: TypeAlias = tuple[drawn.Columns, dict[str, Any], dict[str, Any]]  # columns, options of `lengths` and `features`
 _COLLATORS: dict[str, _How] = {
     "DataCollatorWithPadding": (_PADDED | _LABELS | _EXTRA, {}, {}),
-    "DataCollatorForTokenClassification": (_PADDED | {"labels": (None, marks), "label": (None, marks)}, {}, {}),
+    "DataCollatorForTokenClassification": ({**_PADDED, "labels": (None, "marks"), "label": (None, "marks")}, {}, {}),
     "DataCollatorForSeq2Seq": (
-        _PADDED | _EXTRA | {"labels": (None, more, more, missing), "label": (None, more)},
+        {**_PADDED, **_EXTRA, "labels": (None, "target", "target", "none"), "label": (None, "target")},
         {},
         {},
     ),
-    "DataCollatorForLanguageModeling": (_PADDED | {"offset_mapping": (None, words)}, {"most": 3000}, {}),
-    "DataCollatorForWholeWordMask": ({"input_ids": (tokens,), "chinese_ref": (None, places)}, {"most": 3000}, {}),
-    "DataCollatorForPermutationLanguageModeling": ({"input_ids": (tokens,)}, {"most": 700, "even": True}, {}),
+    "DataCollatorForLanguageModeling": ({**_PADDED, "offset_mapping": (None, "words")}, {"most": 3000}, {}),
+    "DataCollatorForWholeWordMask": ({"input_ids": ("ids",), "chinese_ref": (None, "places")}, {"most": 3000}, {}),
+    "DataCollatorForPermutationLanguageModeling": ({"input_ids": ("ids",)}, {"most": 700, "even": True}, {}),
     "DataCollatorForMultipleChoice": (_PADDED, {"choices": 2}, {"choices": 2}),
-    "DataCollatorWithFlattening": ({"input_ids": (tokens,), "labels": (None, marks)}, {}, {}),
-    "DefaultDataCollator": (_PADDED | _LABELS | _EXTRA | {"text": (None, text, missing)}, {"equal": True}, {}),
+    "DataCollatorWithFlattening": ({"input_ids": ("ids",), "labels": (None, "marks")}, {}, {}),
+    "DefaultDataCollator": ({**_PADDED, **_LABELS, **_EXTRA, "text": (None, "text", "none")}, {"equal": True}, {}),
 }
 
 
@@ -273,7 +262,8 @@ def _functions() -> Iterator[Case]:
         def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
             rows = drawn.features(rng, columns, drawn.lengths(rng, **of_lengths))
             made = {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
-            one, none = rows[0] if rows else {}, {key: [] for key in columns}
+            one: Any = rows[0] if rows else {}
+            none: Any = {key: [] for key in columns}
             choices = (rows, rows, rows, made, BatchEncoding(made), one, none) if subjects else (BatchEncoding(made),)
             subject = {"subject": pick(rng, subjects)} if subjects else {}
             return subject | drawn.options(rng, theirs), pick(rng, choices)
@@ -299,18 +289,19 @@ def _trl() -> Iterator[Case]:
             continue
         ours = next(one for one in vars(module).values() if getattr(one, "_imitates", "") == f"trl.{name}")
         made = ours(pad_token_id=0)
-        columns: drawn.Columns = {one: (more,) for rows in getattr(made, "_rows", ()) for one in rows.columns}
-        columns |= {one.name: (None, fraction) if one.optional else (number,) for one in getattr(made, "_numbers", ())}
+        columns: drawn.Columns = {one: ("target",) for rows in getattr(made, "_rows", ()) for one in rows.columns}
+        for one in getattr(made, "_numbers", ()):
+            columns[one.name] = (None, "float") if one.optional else ("int",)
         yield _collator(f"trl {name}", module.Original, ours, (columns or _SFT, {}, {"lists": True}))
     from trl.trainer.utils import pad
 
     def draw(rng: Rng) -> tuple[dict[str, Any], Any]:
-        rows = drawn.features(rng, {"rows": (tokens,)}, drawn.lengths(rng), broken=0)
+        rows = drawn.features(rng, {"rows": ("ids",)}, drawn.lengths(rng), broken=0)
         tensors = [torch.as_tensor(row["rows"]) for row in rows]
         return drawn.options(rng, pad), tensors
 
     import torch
 
     twin = "trl.pad"
-    usual = {}, [torch.arange(size) for size in range(4, 4 + _TIMED_ROWS)]
+    usual: Any = {}, [torch.arange(size) for size in range(4, 4 + _TIMED_ROWS)]
     yield Case("trl pad", twin, partial(_Call, pad, twin), partial(_Call, quadrat.trl.padding.pad, twin), draw, usual)

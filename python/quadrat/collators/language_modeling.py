@@ -19,6 +19,7 @@ from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
+from quadrat.planning.flat import LACKS
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
@@ -56,9 +57,10 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
             follow, then the other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no
             attention mask. `pad_to_multiple_of` rounds `total` up.
-        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
+        return_position_ids, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
-        kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
+        kwargs_for, align_to, total_length, continue_positions: likewise; `kwargs_for="transformers"` returns the
+            boundaries as `return_flash_attn_kwargs=True` does there. `align_to` only without `mlm`.
         rng: "torch" draws as transformers does. "philox", quadrat only, for masked language modelling: a row's mask
             depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
             row alone: not on other rows, padding, workers, processes or a resumed run. No generator is used.
@@ -84,7 +86,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     mask_padding: Literal["token", "length"] = "token"
     padding_free: bool = False
     return_position_ids: bool = True
-    return_flash_attn_kwargs: bool = False
     return_seq_idx: bool = False
     position_ids_start: int = 0
     rng: Literal["torch", "philox"] = "torch"
@@ -100,6 +101,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
+    _lacks: ClassVar[Mapping[str, str]] = LACKS
     _takes_bare_rows: ClassVar[bool] = True
     # For each batch, whether it looks for a Trainer that sets no epoch; see `warn_of_one_epoch`.
     _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)

@@ -22,7 +22,7 @@ from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import flatten, padding_free_plan
+from quadrat.planning.flat import LACKS, flatten, padding_free_plan
 from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions, joined_facts, make, padding_facts
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -129,9 +129,10 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
-        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
+        return_position_ids, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
-        kwargs_for, align_to, total_length, continue_positions: likewise.
+        kwargs_for, align_to, total_length, continue_positions: likewise; `kwargs_for="transformers"` returns the
+            boundaries as `return_flash_attn_kwargs=True` does there.
 
     Examples:
         >>> import quadrat, tokenizers, transformers
@@ -147,7 +148,6 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     pad_values: Mapping[str, Any] | None = None
     padding_free: bool = False
     return_position_ids: bool = True
-    return_flash_attn_kwargs: bool = False
     return_seq_idx: bool = False
     position_ids_start: int = 0
     deferred: bool = False
@@ -161,6 +161,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     dtypes: Mapping[str, Any] | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
+    _lacks: ClassVar[Mapping[str, str]] = LACKS
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]

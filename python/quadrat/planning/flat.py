@@ -69,7 +69,7 @@ class Flattening(NamedTuple):
             label,
             bool(collator.return_position_ids),
             bool(collator.return_seq_idx),
-            collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
+            collator.kwargs_for or ("transformers" if getattr(collator, "return_flash_attn_kwargs", False) else None),
             extra,
             OwnColumns.of(collator),
             layout,
@@ -204,6 +204,10 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
         layout=layout,
         **{**own, **more},
     )
+
+
+# Of padding-free batches: the reference's flattening has this option, and what has no reference has quadrat's.
+LACKS = {"return_flash_attn_kwargs": 'give kwargs_for="transformers"'}
 
 
 @planned
