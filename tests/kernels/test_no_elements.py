@@ -23,7 +23,6 @@ OFFSETS, STEPS = np.zeros(4, np.int64), np.arange(4)
 EMPTY = _core.address(OFFSETS), 3  # three rows without a token
 ONES = _core.address(STEPS), 3  # of one token each
 MASK = np.ones((3, 1), np.uint8)
-BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
 
 
 @pytest.mark.parametrize(
@@ -41,9 +40,6 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
         lambda: _core.unpad(0, 5, False, *ONES, 0, 0, 3),  # tokens of no bytes
         lambda: _core.unpad_masked(0, _core.address(MASK), 1, 0, *ONES, 0),
         lambda: _core.unpad_masked(0, 0, 0, 8, *EMPTY, 0),
-        lambda: _core.concat_padded(0, 0, 5, 8, bytes(8), 0, 0),
-        lambda: _core.concat_padded(_core.address(BLOCKS), 1, 0, 8, bytes(8), 0, 3),
-        lambda: _core.concat_padded(_core.address(BLOCKS) + 24, 1, 5, 0, bytes(8), 0, 3),
         lambda: host.row_keys(0, 0, 0, 0, 0, 0),
         lambda: host.philox_mask((0, 0, 0.5, 0.8, 0.1, 1, 9), 0, 0, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 0, 0, 0, 0, 0, 0),
@@ -53,19 +49,6 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
 )  # fmt: skip
 def test_kernels_need_no_address_for_nothing(call):
     assert call() is None
-
-
-def test_memory_that_grows_by_nothing():
-    gathered = _core.Gathered(8)
-    assert len(gathered.values(0)) == 0
-    gathered.append(0, 0, 0, 3)
-    gathered.append_rows(1, 0, 0, 0)
-    gathered.pad(1, bytes(8))
-    gathered.append(1, _core.address(STEPS) + 8, 1, 1)
-    gathered.append(2, 0, 2, 0)
-    assert gathered.values(3).view(np.int64).tolist() == [1]
-    assert gathered.copy(1).values(1).size == 0
-    assert gathered.retyped(1, 0, 4).values(1).size == 0
 
 
 SIZES = st.integers(0, 2)

@@ -97,17 +97,6 @@ def put_tokens(values: Array, indices: Sequence[int], out: Array) -> None:
         out[index] = token
 
 
-def concat_padded(blocks: Sequence[Array], value: Any, out: Array) -> None:
-    """Write the rows of the blocks, `[rows, width, ...]` each, one below the other to `out`, `value` where they end."""
-    place = 0
-    for block in blocks:
-        for row in block:
-            out[place] = value
-            for position, token in enumerate(row):
-                out[place, position] = token
-            place += 1
-
-
 def position_ids(lengths: Sequence[int], start: int, out: Array) -> None:
     """Write to flat `out` where in its row each token stands, from `start`; places after the last row count on."""
     place = 0

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string_view>
 #include <tuple>
 
 #include "../../kernels/batches.hpp"
@@ -321,15 +320,6 @@ void register_kernels(py::module_& m) {
             return put_tokens(values, token, {indices, count}, out, size);
         },
         "values"_a, "token"_a, "indices"_a, "count"_a, "out"_a, "size"_a, WithoutGil());
-    m.def(
-        "concat_padded",
-        [](Address blocks, std::int64_t count, std::int64_t width, std::size_t token, const py::bytes& fill,
-           Address out, std::int64_t rows) {
-            const std::string_view item = fill;
-            const py::gil_scoped_release release;
-            return concat_padded({blocks, count}, width, token, item.data(), item.size(), out, rows);
-        },
-        "blocks"_a, "count"_a, "width"_a, "token"_a, "fill"_a, "out"_a, "rows"_a);
 }
 
 }  // namespace quadrat

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import mmap
+import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-from quadrat.evaluation.atomic import HAS_GIL, Atomic
+import numpy as np
+
+from quadrat.evaluation.ragged_parts import RaggedParts
 from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
-from quadrat.ops.concat import Grown, GrownRagged, concat_two, concatenated
+from quadrat.ops.concat import Joining, concat_two
 from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
 from quadrat.ragged import Ragged
@@ -23,76 +27,59 @@ with needs("quadrat.evaluation.containers", "transformers"):
 
 _JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
 Row("EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False)
-_SMALL = 2**21  # bytes: from here on, memory that grows is faster than a copy of all batches
-_FEW = 4  # batches: from here on, one pass over all is faster than a pass at each step
 
-# What a container holds, as tensors and as arrays: nothing, batches joined or listed, or a value that was read or set.
+# What a container holds, as tensors and as arrays: None, one batch, or several that are yet to be joined.
 _Held = tuple[Any, Any]
+Result = TypeVar("Result")
+_PAGES = 2**16  # bytes
 
 
-class _Apart(NamedTuple):
-    """Batches that one call joins, alike from the fifth on. Nothing here is ever written to."""
+class _Several:
+    """Batches in memory of their own, alike but for rows and widths; those before the last two are joined already."""
 
-    before: _Apart | None
-    batch: Any  # in memory of its own
-    number: int  # of batches
-    padding: Any
-    likeness: Any = None  # of the first; None where nobody asked yet
-    size: int = 0  # of all of them, in bytes
+    def __init__(self, parts: list[Any], padding: Any) -> None:
+        self.parts, self.padding = parts, padding
+        self._joining: Joining | None = None
 
-    def plus(self, batch: Any) -> _Apart | Grown | None:
-        """These and one more; None if they are not alike."""
-        if self.number < _FEW:
-            return _Apart(None, concat_two(self.batch, batch, self.padding), self.number + 1, self.padding)
-        own, size = self.likeness, self.size
-        if own is None:
-            own = likeness(self.batch)
-            size = 0 if own is None else _bytes_in(self.batch)
-        if not joins(own, likeness(batch), self.padding):
+    def plus(self, batch: Any, padding: Any) -> _Several | None:
+        """These and one more; None if they do not join, or are joined already."""
+        if self._joining is not None or padding is not self.padding:  # which may have been set
             return None
-        size += _bytes_in(batch)
-        if size > _SMALL and (grown := Grown.of([*self.parts(), batch], self.padding)) is not None:
-            return grown
-        return _Apart(self, tree_map(_cloned, batch), self.number + 1, self.padding, own, size)
+        if not joins(likeness(self.parts[0]), likeness(batch), padding):
+            return None
+        return _Several([*self.parts, tree_map(_cloned, batch)], padding)
 
     def whole(self) -> Any:
-        return self.batch if self.before is None else concatenated(self.parts(), self.padding)
-
-    def parts(self) -> list[Any]:
-        return [link.batch for link in _chain(self)]
-
-
-def _bytes_in(batch: Any) -> int:
-    return sum(int(leaf.nbytes) for leaf in leaves_of(batch))
+        """All as one. Each is let go of when it is copied, so that memory holds little more than the result."""
+        if self._joining is None:
+            if len(self.parts) == 1:
+                return self.parts[0]
+            self._joining, self.parts = Joining(self.parts, self.padding), []
+        return self._joining.finished()
 
 
 def _cloned(array: Any) -> Any:
-    return array.clone() if isinstance(array, torch.Tensor) else array.copy(order="K")
+    """A copy. A large one has pages of its own, which go back to the system when it is let go of; malloc keeps some."""
+    if array.nbytes < _PAGES or not (array.is_cpu if isinstance(array, torch.Tensor) else True):
+        return array.clone() if isinstance(array, torch.Tensor) else array.copy(order="K")
+    try:
+        pages = mmap.mmap(-1, array.nbytes, access=mmap.ACCESS_COPY)
+    except OSError as error:
+        raise MemoryError(f"no memory for a batch of {array.nbytes} bytes") from error
+    copied: Any = (torch if isinstance(array, torch.Tensor) else np).frombuffer(pages, dtype=array.dtype)
+    copied = copied.reshape(array.shape)
+    copied[...] = array
+    return copied
 
 
-class _Listed(NamedTuple):
-    before: Any
-    more: list[Any]
-
-    def whole(self) -> list[Any]:
-        links = _chain(self)
-        return [*(links[0].before or []), *(batch for link in links for batch in link.more)]
-
-
-def _chain(last: Any) -> list[Any]:
-    links = [last]
-    while type(links[-1].before) is type(last):
-        links.append(links[-1].before)
-    return links[::-1]
-
-
-class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
+class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
-    The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
-    that its peak memory is the size of the result. The results are the same, also those of `tensors` and `arrays`;
-    reading these two joins the batches added so far. Several threads may use one container. If adding a batch fails or
-    is interrupted, the container holds the whole batch or nothing of it.
+    The class of transformers copies everything it holds at each step. This one copies a batch when it is added, and
+    when the result is asked for, and lets go of it then: its peak memory is about the size of the result. The results
+    are the same, also those of `tensors` and `arrays`; reading these two joins the batches added so far. Several
+    threads may use one container. If adding a batch fails or is interrupted, the container holds the whole batch or
+    nothing of it.
 
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; or to list them.
@@ -128,12 +115,16 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         tensors, arrays = map(_rows_in, self._held)
         return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
 
-    def _copied(self, held: _Held) -> _Held:
-        tensors, arrays = (
-            one._replace(leaves=[leaf.copied() for leaf in one.leaves]) if isinstance(one, Grown | GrownRagged) else one
-            for one in held
-        )
-        return tensors, arrays
+    def _change(self, change: Callable[[_Held], tuple[_Held, Result]]) -> Result:
+        """Replace what is held by what `change` makes of it, as a whole. Returns the result that comes with it."""
+        with vars(self).get("_lock") or vars(self).setdefault("_lock", threading.RLock()):  # copies have their own
+            while True:
+                before = self._held
+                after, result = change(before)
+                # Signal handlers may use the container, and run after calls only: none comes in between.
+                if self._held is before:
+                    self._held = after
+                    return result
 
     @property
     def tensors(self) -> Any:
@@ -163,19 +154,16 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             ValueError: with `ragged`, when dimensions do not match those before.
             MemoryError, RuntimeError: when there is no memory for it.
         """
-        before, arrays = self._held
-        if before is None and self.do_nested_concat and not self.ragged and HAS_GIL:
-            self._held = (tensors, arrays)  # no handler and no other thread comes in between, as nothing is called
-            return
-        self._change(self._added, nested_numpify(tensors) if self.ragged and self.do_nested_concat else tensors)
+        batch = nested_numpify(tensors) if self.ragged and self.do_nested_concat else tensors
+        self._change(lambda held: (self._added(held, batch), None))
 
-    def _added(self, held: _Held, batch: Any) -> tuple[_Held, None]:
+    def _added(self, held: _Held, batch: Any) -> _Held:
         tensors, arrays = held
         if not self.do_nested_concat:
-            return (_Listed(tensors, [batch]), arrays), None
+            return [*(tensors or ()), batch], arrays
         if self.ragged:
-            return (tensors, self._plus(arrays, batch)), None
-        return (batch if tensors is None else self._plus(tensors, batch), arrays), None
+            return tensors, self._plus_ragged(arrays, batch)
+        return self._plus(tensors, batch), arrays
 
     def to_cpu_and_numpy(self) -> None:
         """Move the batches added so far to the CPU, as NumPy arrays."""
@@ -183,41 +171,31 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
 
     def get_arrays(self) -> Any:
         """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
-        before = self._held
-        few = before[1] is None and before[0] is not None and type(before[0]) is not Grown  # or they are small
-        if few and HAS_GIL:
-            array = _numpify(self._whole(before[0]))
-            if self._held is before:
-                self._held = (None, array)
-                return array
         return self._change(lambda held: self._arrays_seen(self._moved(held)[0]))
 
     def _moved(self, held: _Held) -> tuple[_Held, None]:
         tensors, before = held
         if tensors is None:
             return held, None
-        arrays = _numpify(self._whole(tensors))
+        arrays = nested_numpify(self._whole(tensors))
         if self.do_nested_concat:
-            arrays = self._plus(before, arrays)
-        elif before is not None:
-            arrays = _Listed(before, arrays)
-        return (None, arrays), None
+            return (None, (self._plus_ragged if self.ragged else self._plus)(before, arrays)), None
+        return (None, arrays if before is None else [*before, *arrays]), None
 
     def _plus(self, held: Any, batch: Any) -> Any:
-        if self.ragged:
-            return self._plus_ragged(held, batch)
         if held is None:
             return batch
-        alike = isinstance(held, (_Apart, Grown)) and held.padding is self.padding_index  # which may have been set
-        if alike and (more := held.plus(batch)) is not None:
+        if isinstance(held, _Several) and (more := held.plus(batch, self.padding_index)) is not None:
             return more
-        # What is not like the others is joined at once, or refused. It seldom is so twice.
-        return _Apart(None, concat_two(self._whole(held), batch, self.padding_index), 2, self.padding_index)
+        # The second batch, and what is not like the others, is joined at once, or refused.
+        return _Several([concat_two(self._whole(held), batch, self.padding_index)], self.padding_index)
 
     def _plus_ragged(self, held: Any, batch: Any) -> Any:
-        if held is None:
-            return None if batch is None else GrownRagged.of(batch)
-        rows = held if isinstance(held, GrownRagged) else GrownRagged.of(held)
+        if held is None and batch is None:
+            return None
+        rows = held if held is None or isinstance(held, RaggedParts) else RaggedParts.of(held)
+        if rows is None:
+            return RaggedParts.of(batch)
         if (more := rows.plus(batch)) is not None:
             return more
         concat_two(rows.none(), batch, self.padding_index)
@@ -226,9 +204,9 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
         tensors, arrays = held
         if self.ragged and self.do_nested_concat and arrays is not None:
-            rows = arrays if isinstance(arrays, GrownRagged) else GrownRagged.of(arrays)
-            return (tensors, rows), rows.whole()
-        whole = self._whole(arrays)
+            whole = (arrays if isinstance(arrays, RaggedParts) else RaggedParts.of(arrays)).whole()
+        else:
+            whole = self._whole(arrays)
         return (tensors, whole), whole
 
     def _tensors_seen(self, held: _Held) -> tuple[_Held, Any]:
@@ -237,9 +215,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
 
     def _whole(self, held: Any) -> Any:
         """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
-        whole = held.whole() if isinstance(held, (_Apart, Grown, GrownRagged, _Listed)) else held
-        if not isinstance(held, GrownRagged):
-            return whole
+        whole = held.whole() if isinstance(held, _Several | RaggedParts) else held
         return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, whole)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -250,7 +226,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             held, arrays = self._arrays_seen(held)
             return held, {"tensors": tensors, "arrays": arrays}
 
-        return self._options() | self._change(seen)
+        own = {name: value for name, value in vars(self).items() if name not in ("_held", "_lock")}
+        return own | self._change(seen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._held = (None, None)
@@ -258,22 +235,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             setattr(self, name, value)
 
 
-def _numpify(tensors: Any) -> Any:
-    """As `nested_numpify`, which looks at each type by way of abstract classes."""
-    if type(tensors) is torch.Tensor:
-        try:
-            return tensors.numpy()
-        except TypeError:  # on another device, or of a type that NumPy lacks
-            return nested_numpify(tensors)
-    if type(tensors) is tuple:
-        return tuple(map(_numpify, tensors))
-    return nested_numpify(tensors)
-
-
 def _rows_in(held: Any) -> int:
-    if isinstance(held, (Grown, GrownRagged)):
-        return int(held.leaves[0].shapes()[0].sum()) if held.leaves else 0
-    batches = held.whole() if isinstance(held, _Listed) else held.parts() if isinstance(held, _Apart) else [held]
+    batches = held.parts if isinstance(held, _Several | RaggedParts) else held if isinstance(held, list) else [held]
     firsts: list[Any] = [next(leaves_of(batch), None) for batch in batches]
     return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.evaluation.atomic import Atomic
 from quadrat.ops._nested import leaves_of, tree_map
 from quadrat.support.extras import needs
 
@@ -25,7 +25,7 @@ class _Stored(NamedTuple):
     storage: Any = None
 
 
-class DistributedTensorGatherer(Atomic):
+class DistributedTensorGatherer:
     """Put arrays that several processes computed back into the order of the dataset; the class of transformers 4.x.
 
     Each process computes a contiguous part of the dataset (`SequentialDistributedSampler`), and a gather after each
@@ -58,7 +58,7 @@ class DistributedTensorGatherer(Atomic):
         self.total_samples = int(np.ceil(num_samples / total_size)) * total_size
         self.process_length = self.total_samples // world_size
         self.padding_index = padding_index
-        self._held = _Stored()
+        self._held, self._lock = _Stored(), threading.RLock()
 
     def add_arrays(self, arrays: Any) -> None:
         """Add the rows of all processes in one step: `[world_size * rows, ...]`, those of process 0 first.
@@ -72,17 +72,21 @@ class DistributedTensorGatherer(Atomic):
             ValueError: when there are more rows than places, or their dimensions differ from the first ones'.
         """
         if arrays is not None:
-            self._change(lambda held: (self._plus(held, arrays), None))
+            with self._lock:
+                self._held = self._plus(self._held, arrays)
 
     def finalize(self) -> Any:
         """The arrays, `[num_samples, widest, ...]`, in the order of the data set; None when nothing was added."""
-        return self._change(lambda held: (held, self._finalized(held)))
+        with self._lock:
+            return self._finalized(self._held)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self._options() | {"_held": self._change(lambda held: (held, tuple(copy.deepcopy(held))))}
+        with self._lock:
+            own = {name: value for name, value in vars(self).items() if name != "_lock"}
+            return own | {"_held": tuple(copy.deepcopy(self._held))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _held=_Stored(*state["_held"]))
+        vars(self).update(state, _held=_Stored(*state["_held"]), _lock=threading.RLock())
 
     def _finalized(self, held: _Stored) -> Any:
         if held.storage is None:
