@@ -1,4 +1,4 @@
-"""Out of padding and back: `quadrat.bert_padding` and `unpad_many` beside plain PyTorch, on the GPU where there is one.
+"""Out of padding and back: `quadrat.bert_padding` beside plain PyTorch, on the GPU where there is one.
 
 Plain PyTorch is what flash-attn and transformers do: sums, `nonzero`, `cumsum`, and indexing. On a GPU, the share of a
 copy's bandwidth too.
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-import quadrat
 from benchmarks import gpu
 from benchmarks.measure import GPU as HAS_GPU
 from benchmarks.measure import Case, Cases, device
@@ -84,16 +83,6 @@ def there_and_back(what: str, size: str, side: str) -> Case:
     return compared(what, f"{size}, {side}", plain, ours, 15 if len(shape) > 2 else 300)
 
 
-def several() -> Case:
-    """What a step of reinforcement learning unpads: ids, a loss mask, log-probs twice, advantages."""
-    mask = mask_of(64, 2048, "holes")
-    dtypes = torch.int64, torch.bool, torch.float32, torch.float32, torch.float32
-    tensors, kept = [hidden_of((64, 2048), dtype) for dtype in dtypes], mask.bool()
-    plain = lambda: tuple(one[kept] for one in tensors)  # noqa: E731
-    ours = lambda: quadrat.varlen.unpad_many(mask, *tensors).tensors  # noqa: E731
-    return compared("unpad_many", "64 x 2048, five tensors, holes", plain, ours, 75)
-
-
 def beside_a_copy(what: str, size: str, side: str) -> Case:
     """Indices are read where tokens do not lie side by side, and are no part of what must be moved."""
     shape, dtype = LARGE[size]
@@ -112,7 +101,6 @@ def cases(*, quick: bool) -> Cases:
     found: Cases = {}
     for size, side, what in product(SIZES, SIDES, jobs):
         found[f"{what}, {size}, {side}"] = partial(there_and_back, what, size, side)
-    found["unpad_many, 64 x 2048, five tensors, holes"] = several
     for size, side, what in product(LARGE if HAS_GPU else (), SIDES, jobs[1:]):
         found[f"{what}, {size}, {side}"] = partial(beside_a_copy, what, size, side)
     return found

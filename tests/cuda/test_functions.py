@@ -245,7 +245,6 @@ def test_waits_once_for_a_mask(holes: bool) -> None:
     mask = mask.clone()
     assert [waits(layer) for _ in range(3)] == [1, 1, 1]  # nothing is remembered of a mask
     mask = mask.clone()
-    assert waits(lambda: quadrat.varlen.unpad_many(mask, hidden, mask, mask.float())) == 1
     assert waits(lambda: bert_padding.unpad_input_for_concatenated_sequences(hidden, mask)) == 1
     assert waits(lambda: flash.unpad_input(hidden, mask)) > 1
 
@@ -275,13 +274,7 @@ def test_block_masks(*, lengths: Any, extra: int, options: Any, here: bool) -> N
 
 def test_nothing_waits_where_the_total_is_known() -> None:
     bounds = torch.tensor([0, 100, 300], device="cuda")
-    values = torch.arange(300, device="cuda")
-
-    def both() -> None:
-        quadrat.varlen.document_block_mask(bounds, total_length=300)
-        quadrat.varlen.context_parallel_slice(bounds, values, cp_size=2, cp_rank=0)
-
-    assert waits(both) == 0
+    assert waits(lambda: quadrat.varlen.document_block_mask(bounds, total_length=300)) == 0
 
 
 @pytest.mark.filterwarnings("ignore")  # what torch says of itself while it compiles
@@ -322,19 +315,6 @@ def test_align(*, lengths: Any, multiple: int, dtype: Any, continues: bool, rest
     made = quadrat.varlen.align(bounds.cuda(), *(column.cuda() for column in columns), **options)
     assert all(map(same_on_gpu, made.values, expected.values))
     assert all(map(same_on_gpu, made[1:], expected[1:]))
-
-
-@given(lengths=thd.LENGTHS, size=st.integers(1, 4), dtype=thd.DTYPES, data=st.data())
-@settings(max_examples=50)
-def test_context_parallel(*, lengths: Any, size: int, dtype: Any, data: Any) -> None:
-    rank = data.draw(st.integers(0, size - 1))
-    bounds = thd.boundaries(lengths)
-    column = thd.a_column(int(bounds[-1]), dtype)
-    padded = quadrat.varlen.align(bounds, column, pad_to_multiple_of=2 * size)
-    group = {"cp_size": size, "cp_rank": rank}
-    expected = quadrat.varlen.context_parallel_slice(padded.cu_seqlens_padded, padded.values[0], **group)
-    made = quadrat.varlen.context_parallel_slice(padded.cu_seqlens_padded.cuda(), padded.values[0].cuda(), **group)
-    assert same_on_gpu(made, expected)
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), names=st.sampled_from([None, "megatron", "mask"]))

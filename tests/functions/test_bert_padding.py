@@ -8,9 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import quadrat
-import quadrat.varlen.bert_padding
-import quadrat.varlen.many
 from quadrat import bert_padding
 from support import flash
 from support.varlen import CHECKS
@@ -38,7 +35,6 @@ def test_as_the_oracles(check: Any, data: Any) -> None:
         lambda x: bert_padding.pad_input(x, torch.tensor([4, 0, 2]), 2, 3),
         lambda x: bert_padding.index_first_axis_residual(x, torch.tensor([2, 0, 2])),
         lambda x: bert_padding.unpad_input_for_concatenated_sequences(x, MASK * 2)[0],
-        lambda x: quadrat.varlen.unpad_many(MASK, x).tensors[0],
         lambda x: torch.ops.quadrat.take_tokens(x, torch.tensor([2, 0])),
         lambda x: torch.ops.quadrat.put_tokens(x, torch.tensor([4, 0, 2]), 6),
     ],
@@ -78,8 +74,7 @@ def test_the_others_compile_whole() -> None:
     def model(hidden: Any, indices: Any, lengths: Any) -> Any:
         taken, residual = bert_padding.index_first_axis_residual(hidden.flatten(0, 1), indices)
         several = bert_padding.unpad_input_for_concatenated_sequences(hidden, lengths)
-        unpadded = quadrat.varlen.unpad_many(lengths != 0, hidden, lengths)
-        return taken, residual, *several, *unpadded.tensors, *quadrat.varlen.pad_many(lengths != 0, *unpadded.tensors)
+        return taken, residual, *several
 
     arguments = floats(3, 4, 2), torch.tensor([2, 0, 2]), MASK * 2
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -105,37 +100,11 @@ def test_the_others_compile_whole() -> None:
         (IndexError, lambda: bert_padding.pad_input(floats(2), torch.tensor([1, 4]), 2, 2), r"indices\[1\] is 4"),
         (IndexError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([-1])), r"indices\[0\] is -1"),
         (ValueError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([0]).to("meta")), "are on meta"),
-        (ValueError, lambda: quadrat.varlen.unpad_many(MASK, MASK, floats(3, 5)), r"tensor 1 must be \[3, 4\]"),
-        (TypeError, lambda: quadrat.varlen.unpad_many(MASK, MASK, [1]), "tensor 1 must be a torch tensor, not list"),
-        (TypeError, lambda: quadrat.varlen.unpad_many(MASK.tolist(), MASK), "the mask must be a torch tensor"),
-        (ValueError, lambda: quadrat.varlen.unpad_many((MASK, MASK[:2]), MASK), "masks must have the same rows"),
-        (
-            ValueError,
-            lambda: quadrat.varlen.unpad_many((MASK, MASK), (MASK, MASK[:, :2])),
-            "the parts of tensor 0 must be",
-        ),
-        (ValueError, lambda: quadrat.varlen.pad_many(MASK, MASK[0], floats(5)), "tensor 1 must have the 4 tokens"),
     ],
 )
 def test_bad_arguments_are_named(error: Any, call: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
-
-
-def test_prompts_and_responses_in_one_call() -> None:
-    prompts, responses = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 5, 6], [7, 0, 0]])
-    masks = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
-    scores = torch.arange(10.0).reshape(2, 5).requires_grad_()
-    ids = prompts, responses
-    unpadded = quadrat.varlen.unpad_many(masks, ids, scores)
-    assert unpadded.tensors[0].tolist() == [1, 4, 5, 6, 2, 3, 7]
-    assert unpadded.tensors[1].tolist() == [1, 2, 3, 4, 5, 6, 7]
-    assert unpadded.cu_seqlens.tolist() == [0, 4, 7]
-    assert unpadded.max_seqlen == 4
-    back = quadrat.varlen.pad_many(masks, *unpadded.tensors)
-    assert [part.tolist() for part in back[0]] == [[[0, 1], [2, 3]], [[4, 5, 6], [7, 0, 0]]]
-    back[1][1].sum().backward()
-    assert scores.grad.tolist() == [[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]]
 
 
 def test_a_mask_of_floats_and_other_numbers() -> None:

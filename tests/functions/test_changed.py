@@ -60,19 +60,13 @@ def by_unpad_input(hidden: Any, mask: Any) -> Any:
     return unpad_input(hidden, mask)[:4]
 
 
-def by_unpad_many(hidden: Any, mask: Any) -> Any:
-    (tokens,), indices, cu_seqlens, longest = quadrat.varlen.unpad_many(mask, hidden)
-    assert torch.equal(quadrat.varlen.pad_many(mask, tokens)[0], torch.where(mask != 0, hidden, 0))
-    return tokens, indices, cu_seqlens, longest
-
-
 def by_patched_transformers(hidden: Any, mask: Any) -> Any:
     with quadrat.patch_transformers():
         indices, cu_seqlens, longest = utils._get_unpad_data(mask)
         return utils._index_first_axis(hidden, indices), indices, cu_seqlens, int(longest)
 
 
-@pytest.mark.parametrize("unpad", [by_unpad_input, by_unpad_many, by_patched_transformers])
+@pytest.mark.parametrize("unpad", [by_unpad_input, by_patched_transformers])
 def test_a_mask_that_was_written_to(unpad: Any) -> None:
     """By NumPy: neither a version counter nor an address tells."""
     mask, hidden = a_mask(), torch.arange(12.0).reshape(3, 4)
@@ -90,7 +84,7 @@ def test_indices_that_were_written_to() -> None:
     assert torch.equal(pad_input(tokens, indices, 3, 4).flatten(), expected)
 
 
-@pytest.mark.parametrize("unpad", [by_unpad_input, by_unpad_many])
+@pytest.mark.parametrize("unpad", [by_unpad_input])
 def test_what_is_returned_is_plain(unpad: Any) -> None:
     found = unpad(torch.ones(3, 4), a_mask())
     assert all(not vars(part) for part in found[:3])
@@ -134,10 +128,6 @@ def call(name):
             pad_input(values[token], indices, rows, width)
         elif name == "take":
             index_first_axis(tokens[token], indices)
-        elif name == "pad_many":
-            quadrat.varlen.pad_many(mask[:, ::2], values[token])
-        elif name == "unpad_many":
-            quadrat.varlen.unpad_many(mask, tokens[token].reshape(rows, width, token))
         elif name == "unpad":
             quadrat.unpad(tokens[token].reshape(rows, width, token), mask=mask)
         elif name == "lengths":
@@ -159,8 +149,8 @@ running = False
 thread.join()
 print("done")
 """
-WRITERS = ["put", "pad_input", "pad_many"]
-READERS = ["take", "unpad_many", "unpad", "lengths", "pack", "budget"]
+WRITERS = ["put", "pad_input"]
+READERS = ["take", "unpad", "lengths", "pack", "budget"]
 
 
 def test_nothing_outside_is_touched() -> None:

@@ -227,12 +227,6 @@ def test_waits_once_for_a_mask(mask: Any) -> None:
     assert torch.equal(back, torch.where(mask[..., None] != 0, hidden, 0))
 
 
-def test_waits_once_for_several_tensors() -> None:
-    with varlen_gpu(), waits() as seen:
-        quadrat.varlen.unpad_many(HOLES, HOLES, torch.randn(3, 4), torch.randn(3, 4, 2))
-    assert seen == ["tolist"]
-
-
 def test_waits_once_for_concatenated_sequences() -> None:
     lengths = torch.tensor([[2, 1, 0, 0], [4, 0, 0, 0]])
     hidden = torch.randn(2, 4, 3)

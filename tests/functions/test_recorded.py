@@ -30,8 +30,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "index_put_first_axis": (lambda *given: bert_padding.index_put_first_axis(*given, 6), (FLAT[:2], INDICES)),
     "unpad_input": (lambda *given: bert_padding.unpad_input(*given)[0], (HIDDEN, MASK)),
     "pad_input": (lambda *given: bert_padding.pad_input(*given, 2, 3), (FLAT[:2], INDICES)),
-    "unpad_many": (lambda hidden, mask: quadrat.varlen.unpad_many(mask, hidden).tensors[0], (HIDDEN, MASK)),
-    "pad_many": (lambda values, mask: quadrat.varlen.pad_many(mask, values)[0], (FLAT[:3], MASK)),
     "unpad by mask": (lambda hidden, mask: quadrat.unpad(hidden, mask=mask).values, (HIDDEN, MASK)),
     "unpad by lengths": (lambda hidden, lengths: quadrat.unpad(hidden, lengths=lengths).values, (HIDDEN, LENGTHS)),
     "unpad to a total": (

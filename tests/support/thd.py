@@ -1,6 +1,5 @@
 """Padded sequences and their slices in plain PyTorch, one sequence after the other, and what to give them."""
 
-from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
@@ -30,15 +29,6 @@ def pad_sequences(values: Any, bounds: torch.Tensor, multiple: int, fill: Any) -
 def padded_boundaries(bounds: torch.Tensor, multiple: int) -> torch.Tensor:
     lengths = [rounded(length, multiple) for length in bounds.diff().tolist()]
     return torch.tensor([sum(lengths[:row]) for row in range(len(lengths) + 1)], dtype=torch.int64)
-
-
-def rank_slice(values: torch.Tensor, bounds: torch.Tensor, size: int, rank: int, dim: int = 0) -> torch.Tensor:
-    chosen = [torch.arange(0)]
-    for begin, end in pairwise(bounds):
-        chunk = (end - begin).item() // (2 * size)
-        for number in (rank, 2 * size - 1 - rank):
-            chosen.append(torch.arange(begin.item() + number * chunk, begin.item() + (number + 1) * chunk))
-    return values.index_select(dim, torch.cat(chosen))
 
 
 def a_column(total: int, dtype: torch.dtype, trailing: tuple[int, ...] = ()) -> torch.Tensor:

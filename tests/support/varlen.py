@@ -1,11 +1,10 @@
-"""Checks of `quadrat.bert_padding` and `unpad_many`, on whatever device they are given."""
+"""Checks of `quadrat.bert_padding`, on whatever device they are given."""
 
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-import quadrat
 from quadrat import bert_padding
 from support import flash
 from support.masks import masks
@@ -79,18 +78,4 @@ def check_gradients(data: Any, device: str) -> None:
         assert torch.equal(mine, theirs)
 
 
-def check_many(data: Any, device: str) -> None:
-    mask = torch.from_numpy(data.draw(masks())).to(device)
-    tensors = [
-        _hidden(mask, data.draw(TRAILING), data.draw(DTYPES), data.draw(st.booleans()), device)
-        for _ in range(data.draw(st.integers(0, 4)))
-    ]
-    unpadded = quadrat.varlen.unpad_many(mask, *tensors)
-    for mine, tensor in zip(unpadded.tensors, tensors, strict=True):
-        flash.assert_same((mine, *unpadded[1:]), flash.unpad_input(tensor, mask)[:4])
-    for back, tensor in zip(quadrat.varlen.pad_many(mask, *unpadded.tensors), tensors, strict=True):
-        kept = (mask != 0).reshape(*mask.shape, *[1] * (tensor.dim() - 2))
-        assert torch.equal(back, torch.where(kept, tensor, torch.zeros_like(tensor)))
-
-
-CHECKS = [check_unpad_and_pad, check_unused, check_concatenated, check_gradients, check_many]
+CHECKS = [check_unpad_and_pad, check_unused, check_concatenated, check_gradients]

@@ -3,6 +3,3 @@ from quadrat.integration.patch_attention import patch_flash_attn as patch_flash_
 from quadrat.ops.aligned import align as align
 from quadrat.varlen import bert_padding as bert_padding
 from quadrat.varlen.block_mask import document_block_mask as document_block_mask
-from quadrat.varlen.context_parallel import context_parallel_slice as context_parallel_slice
-from quadrat.varlen.many import pad_many as pad_many
-from quadrat.varlen.many import unpad_many as unpad_many
