@@ -16,6 +16,13 @@ inline void copy_bytes(void* out, const void* in, std::size_t bytes) {
     }
 }
 
+// As copy_bytes, where the two may overlap.
+inline void move_bytes(void* out, const void* in, std::size_t bytes) {
+    if (bytes != 0) {
+        std::memmove(out, in, bytes);
+    }
+}
+
 inline void fill_bytes(void* out, unsigned char value, std::size_t bytes) {
     if (bytes != 0) {
         std::memset(out, value, bytes);

@@ -117,7 +117,9 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
 
     def _change(self, change: Callable[[_Held], tuple[_Held, Result]]) -> Result:
         """Replace what is held by what `change` makes of it, as a whole. Returns the result that comes with it."""
-        with vars(self).get("_lock") or vars(self).setdefault("_lock", threading.RLock()):  # copies have their own
+        with self.__dict__.get("_lock") or self.__dict__.setdefault(
+            "_lock", threading.RLock()
+        ):  # copies have their own
             while True:
                 before = self._held
                 after, result = change(before)
@@ -216,6 +218,8 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
     def _whole(self, held: Any) -> Any:
         """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
         whole = held.whole() if isinstance(held, _Several | RaggedParts) else held
+        if not any(type(leaf) is Ragged for leaf in leaves_of(whole)):
+            return whole
         return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, whole)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -115,10 +115,11 @@ class Joining:
 
     def finished(self) -> Any:
         """All batches as one."""
-        while self._left:  # the last one first: what lies at the end of the heap goes back to the system
-            number = self._left - 1
-            arrays = zip(leaves_of(self._batches[number]), leaves_of(self._result), self._starts, strict=True)
-            for array, result, starts in arrays:
+        # The last one first: the end of the heap goes back to the system. A signal handler may do the same meanwhile.
+        while (left := self._left) > 0:
+            number, batch = left - 1, self._batches[left - 1]
+            parts = () if batch is None else zip(leaves_of(batch), leaves_of(self._result), self._starts, strict=True)
+            for array, result, starts in parts:
                 place = result[int(starts[number]) : int(starts[number + 1])]
                 if array.ndim < 2 or array.shape[1] == result.shape[1]:
                     place[...] = array
