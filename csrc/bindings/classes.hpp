@@ -13,8 +13,7 @@ namespace quadrat {
 using Register = void(py::module_&);
 
 Register register_allocate, register_arrow, register_columns, register_constants, register_flat_column,
-    register_generator, register_interop, register_kernels, register_labels, register_recipe,
-    register_table;
+    register_generator, register_interop, register_kernels, register_labels, register_recipe, register_table;
 
 // For what takes long and touches no Python object.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;

@@ -30,9 +30,9 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     using namespace quadrat;
     translate_own_exceptions();
     pybind11::register_local_exception_translator(keep_memory_error);
-    for (Register* const add : {register_constants, register_interop, register_allocate, register_flat_column,
-                                register_arrow, register_table, register_columns, register_generator,
-                                register_kernels, register_labels, register_recipe}) {
+    for (Register* const add :
+         {register_constants, register_interop, register_allocate, register_flat_column, register_arrow, register_table,
+          register_columns, register_generator, register_kernels, register_labels, register_recipe}) {
         add(m);
     }
 }
