@@ -154,3 +154,54 @@ def test_bad_rows(rows, message):
     collator = quadrat.DataCollatorForLanguageModeling(TOKENIZERS["usual"], padding_free=True)
     with pytest.raises(ValueError, match=message):
         collator(rows)
+
+
+KNOWN = {
+    "causal": (quadrat.DataCollatorForLanguageModeling, {"mlm": False}),
+    "causal, length": (quadrat.DataCollatorForLanguageModeling, {"mlm": False, "mask_padding": "length"}),
+    "masked": (quadrat.DataCollatorForLanguageModeling, {"mlm_probability": 0.5}),
+    "philox": (quadrat.DataCollatorForLanguageModeling, {"mlm_probability": 0.5, "rng": "philox"}),
+    "labels": (quadrat.DataCollatorForTokenClassification, {}),
+}
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_is_known_after_the_first_batch(name, framework):
+    """Until an option, the tokenizer or the columns change: then the batch is that of a new collator."""
+    cls, options = KNOWN[name]
+    tokenizer = make_masking_tokenizer()
+    options = {**options, "padding_free": True, "return_tensors": framework}
+    collator = cls(tokenizer, **options)
+    rows = [{"input_ids": [7, 8, 9, 7][:n], "attention_mask": [1] * n} for n in (3, 4, 1)]
+    if name == "labels":
+        rows = [{**row, "labels": row["input_ids"]} for row in rows]
+
+    def check(remembered: int = 1) -> None:
+        made = []
+        for one in (cls(tokenizer, **options), collator):
+            seed_everything(4)
+            made.append(one(rows))
+        assert_same_batch(*made)
+        quadrat.stats(reset=True)
+        seed_everything(4)
+        assert_same_batch(made[0], collator(rows))
+        assert quadrat.stats()[:3] == (1, remembered, 0)
+
+    check()
+    for option, value in {"return_position_ids": False, "pad_to_multiple_of": 8, "return_seq_idx": True}.items():
+        setattr(collator, option, value)
+        options[option] = value
+        check()
+    tokenizer.pad_token = "[EOS]"
+    check()
+    rows = [{**row, "token_type_ids": row["input_ids"]} for row in rows]
+    check()
+    for row in rows:
+        del row["attention_mask"]
+    check()
+    with pytest.raises(ValueError, match="cannot join column 'extra'"):
+        collator([{**row, "extra": 1} for row in rows])
+    with pytest.raises((TypeError, ValueError), match="input_ids"):
+        collator([{**row, "input_ids": "text"} for row in rows])
+    check()

@@ -75,6 +75,7 @@ Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
       joined_(spec_.attr("joined")),
       dense_(spec_.attr("dense")),
       absent_(spec_.attr("absent")),
+      only_(spec_.attr("only")),
       main_(spec_.attr("main")),
       bare_(spec_.attr("bare").cast<bool>()),
       plain_(spec_.attr("plain")),
@@ -122,7 +123,19 @@ bool Recipe::admits(const py::object& features) const {
         }
         return true;
     };
-    return all(absent_, false) && (names_.is_none() || all(names_, true)) && (plain_.is_none() || has(plain_));
+    if (!all(absent_, false) || !(names_.is_none() || all(names_, true)) || !(plain_.is_none() || has(plain_))) {
+        return false;
+    }
+    if (only_.is_none()) {
+        return true;
+    }
+    const Py_ssize_t count = rows != nullptr ? static_cast<Py_ssize_t>(rows->table().names().size())
+                                             : PyDict_GET_SIZE(first.ptr());
+    Py_ssize_t known = PyTuple_GET_SIZE(names_.ptr());
+    for (const py::handle name : only_) {
+        known += has(name) ? 1 : 0;
+    }
+    return known == count;
 }
 
 bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {

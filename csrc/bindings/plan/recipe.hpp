@@ -80,8 +80,8 @@ public:
 
     void traverse(Visitor& visit) const {
         guard_.traverse(visit);
-        visit(spec_, interop_owner_, names_, optional_, joined_, dense_, absent_, main_, plain_, layout_.separator,
-              wrapper_, attributes_, deferred_, check_, finish_, refusal_);
+        visit(spec_, interop_owner_, names_, optional_, joined_, dense_, absent_, only_, main_, plain_,
+              layout_.separator, wrapper_, attributes_, deferred_, check_, finish_, refusal_);
         for (const auto& place : decisions_) {
             const Decision* const decision = place.load(std::memory_order_acquire);
             if (decision == nullptr) {
@@ -139,6 +139,7 @@ private:
     py::tuple joined_;     // more of which features may have none, or None: their rows are joined, not padded
     py::tuple dense_;      // columns whose arrays and tensors may have any strides
     py::tuple absent_;     // columns that the first feature must not have
+    py::object only_;      // with names: other columns that the first feature may have; None: any
     py::object main_;      // the column to pad by; None where nothing is padded
     bool bare_;            // whether features are the rows of the one column that is read, without mappings
     py::object plain_;     // of multiple choice, the column with one value for each example; else None

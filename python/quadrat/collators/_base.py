@@ -105,6 +105,8 @@ class Collator(Remembering):
         rows, own = features, own_facts(self)
         try:
             rows = self._normalise(features)
+            if why and self._is_own(rows):  # what cannot be made otherwise is planned anew, which says why
+                why = None
             run = self.__dict__.get(self._memory_of(framework))
             if why is None and rows is not features and run is not None:
                 batch = run(self, rows)

@@ -22,7 +22,7 @@ from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import LACKS, flatten, padding_free_plan
+from quadrat.planning.flat import ATTENTION, LACKS, flatten, padding_free_plan
 from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions, joined_facts, make, padding_facts
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -183,9 +183,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return reference.torch_call if framework == "pt" else reference.numpy_call  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Framework) -> Any:
-        facts, refusal = None if self.padding_free else padding_facts(self), None
-        if self.padding_free:  # asked again, because facts are older than what depends on them
-            return self._flatten(features, framework)
+        facts, refusal = padding_facts(self), None
+        if self.padding_free:
+            return self._flatten(features, framework, facts)
         padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
@@ -194,14 +194,14 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
         return _make_padded(self, features, framework, facts, label=label, label_value=self.label_pad_token_id)
 
-    def _flatten(self, features: Any, framework: Framework) -> Any:
+    def _flatten(self, features: Any, framework: Framework, facts: Any) -> Any:
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
         first = first_mapping(features) or ()
         label = next((name for name in ("label", "labels") if name in first), None)
         form: dict[str, Any] = {"labels": "none" if label is None else "as they are", "label": label}
         plan = padding_free_plan(self, features, framework, **form, label_pad=self.label_pad_token_id)
-        return flatten(self, features, plan)
+        return flatten(self, features, plan, facts=facts, only=ATTENTION)
 
 
 @dataclass

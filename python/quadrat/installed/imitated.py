@@ -112,7 +112,7 @@ def compares(row: str) -> bool:
 def changed(row: str) -> str | None:
     """The first function or class of a row's reference that is unknown; None if all are known, or all are trusted."""
     _COMPARED.discard(row)
-    if row not in TABLE:
+    if not row:
         return None
     name = next((name for name in TABLE[row].reference if name in BROKEN), None)
     if name is not None or trusted():

@@ -19,7 +19,7 @@ from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, first_feature, require_known, rounded_up, said
-from quadrat.planning.flat import flat_spec, flatten, padding_free_plan
+from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
 from quadrat.planning.padded import padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
 from quadrat.ragged import Ragged
@@ -34,9 +34,9 @@ MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     """The batch of `DataCollatorForLanguageModeling`. Raises FallBack where it cannot be proven."""
-    facts = None if collator.padding_free else plan_cache.padding_facts(collator)
-    if collator.padding_free:  # asked again, because facts are older than what depends on them
-        return _flattened(collator, features, framework)
+    facts = plan_cache.padding_facts(collator)
+    if collator.padding_free:
+        return _flattened(collator, features, framework, facts)
     require_tokenizer(collator.tokenizer)
     if collator.tokenizer.model_input_names[0] != "input_ids":
         raise FallBack("labels are made from 'input_ids'", "list 'input_ids' first in tokenizer.model_input_names")
@@ -72,7 +72,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     return batch
 
 
-def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
+def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[plan_cache.Fact, ...] | None) -> Any:
     if collator.mlm and is_packed(features):
         features = documents_of(features)
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
@@ -84,14 +84,19 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
         philox.key_column(collator, names)
         omits = (*omits, collator.row_key)
     labels: Literal["none", "shifted"] = "none" if collator.mlm else "shifted"
-    labelling = Labelling(functools.partial(masked_labels, framework), omits=omits)
+    drawn = masking_facts(collator, framework, MASK_TOKENS[framework]) if collator.mlm else None
+    labelling = Labelling(functools.partial(masked_labels, framework), omits=omits, facts=drawn)
     plan = padding_free_plan(collator, features, framework, labels=labels, labelling=labelling)
     if not collator.mlm:
-        return _without_padding_tokens(collator, flatten(collator, features, plan._replace(labelling=NO_LABELS)))
+        pad_id = collator.tokenizer.pad_token_id
+        ignores = collator.mask_padding == "token" and pad_id is not None
+        finish = functools.partial(_without_padding_tokens, pad_id) if ignores else None
+        more = {"facts": facts, "only": (*ATTENTION, *omits), "finish": finish}
+        return flatten(collator, features, plan._replace(labelling=NO_LABELS), **more)
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        return make(collator, flat_spec(plan, deferred=collator.deferred), features)
+        return make(collator, flat_spec(plan, deferred=collator.deferred, facts=facts, only=ATTENTION), features)
     except FallBack as reason:
         if collator.whole_word_mask:
             raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason
@@ -104,13 +109,14 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
     return {"input_ids": None, "labels": None, **_mask_apart(masker, batch, framework)}
 
 
-def _without_padding_tokens(collator: Any, batch: Any) -> Any:
-    pad_id = collator.tokenizer.pad_token_id
-    if collator.mask_padding != "token" or pad_id is None:
-        return batch
+def _without_padding_tokens(pad_id: int, collator: Any, batch: Any, features: Any) -> Any:
     if isinstance(batch, DeferredBatch):
         return batch.ignoring(pad_id)
-    batch["labels"][batch["labels"] == pad_id] = -100
+    labels = batch["labels"]
+    if isinstance(labels, np.ndarray):
+        labels[labels == pad_id] = -100
+    else:
+        labels.masked_fill_(labels == pad_id, -100)
     return batch
 
 

@@ -33,6 +33,9 @@ _PARTS = {
 }
 
 
+ATTENTION = ("attention_mask",)  # which a batch without padding leaves out
+
+
 class Flattening(NamedTuple):
     """The options of a flattened batch; its outputs come in this order. seq_idx are padded with -1."""
 
@@ -152,14 +155,14 @@ def padding_free_plan(
     return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, packed=packed, **pads)
 
 
-def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
-    """The flattened batch that `plan` asks for.
+def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
+    """The flattened batch that `plan` asks for. more: fields of the `Spec`; with facts, it is remembered.
 
     Raises FallBack for packed rows that must be taken apart. For all else that no kernel reads: what reading the
     features raises, or a ValueError that says what to give.
     """
     try:
-        return make(collator, flat_spec(plan, deferred=collator.deferred), features)
+        return make(collator, flat_spec(plan, deferred=collator.deferred, **more), features)
     except FallBack as reason:
         if plan.packed:
             raise

@@ -132,6 +132,7 @@ class Spec(NamedTuple):
     joined: tuple[str, ...] = ()  # more; rows that have none, or None, are left out of them
     dense: tuple[str, ...] = ()  # columns whose arrays and tensors may have any strides
     absent: tuple[str, ...] = ()  # columns that the first feature must not have
+    only: tuple[str, ...] | None = None  # with names: other columns that the first feature may have; None: any
     main: str | None = None  # the column to pad by
     bare: bool = False  # features are the rows of the one column, without mappings
     plain: str | None = None  # of multiple choice, the column with one value for each example
@@ -272,10 +273,13 @@ def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
         and cls.pad_token_type_id is _TYPE_ID
         and not hasattr(cls, "pad_token_id")
         and "pad_token_id" not in state
-        and tokenizer.pad_token_id is not None
-        and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
+        and (
+            tokenizer.convert_ids_to_tokens(pad_token_id) == str(tokenizer.pad_token)
+            if (pad_token_id := tokenizer.pad_token_id) is not None
+            else "pad_token" in state["_special_tokens_map"]
+        )
     )
-    tokens = token_facts(tokenizer, (str(tokenizer.pad_token),)) if plain else None
+    tokens = token_facts(tokenizer, () if pad_token_id is None else (str(tokenizer.pad_token),)) if plain else None
     if tokens is None or own is None or extra is None:
         return None
     return (

@@ -1,0 +1,198 @@
+"""The table of what is imitated: the same checks for each row."""
+
+import copy
+import dataclasses
+import functools
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BatchEncoding, Wav2Vec2FeatureExtractor, trainer_pt_utils
+
+import quadrat
+from quadrat.cli.inspection import _what_falls_back
+from quadrat.installed import imitated, originals
+from quadrat.integration.table import rows
+from quadrat.planning.conversion import convert_to_tensors
+from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
+from quadrat.planning.remembering import guarded_options
+from quadrat.tokenizers.pad import _known, tokenizer_pad
+from support import isolated, samples
+from support.compare import assert_same_batch, assert_seeded_alike
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    TABLE = rows()
+
+EXTRACTOR = Wav2Vec2FeatureExtractor()
+TOKENIZER = samples.tokenizer()
+FLAT = [{"input_ids": [5] * n, "labels": [6] * n} for n in (3, 4, 5)]
+PREFERENCES = [
+    {
+        **dict.fromkeys(("prompt_ids", "chosen_ids", "rejected_ids", "completion_ids", "reference_ids"), [5] * n),
+        "label": True,
+    }
+    for n in (3, 4, 5)
+]
+EQUAL = [{"input_ids": [n, n + 1], "attention_mask": [1, 1]} for n in (3, 4)]
+CLIPS = [{"input_values": np.arange(n, dtype=np.float32)} for n in (3, 5)]
+
+
+def gathered(cls: Any, batches: Any) -> Any:
+    container = cls()
+    for batch in batches:
+        container.add(batch)
+    return container.get_arrays()
+
+
+def encoded(convert: Any, features: Any) -> Any:
+    return convert(BatchEncoding({name: [row[name] for row in features] for name in features[0]}), "pt")
+
+
+def ordered(cls: Any, lengths: Any) -> Any:
+    return list(cls(2, lengths=lengths, generator=torch.Generator().manual_seed(1)))
+
+
+def padded_clips(features: Any) -> Any:
+    return feature_pad(EXTRACTOR, features, FeaturePadOptions(return_tensors="np"))
+
+
+# Functions: the reference's call, quadrat's, and what both are given.
+FUNCTIONS: dict[str, tuple[Any, Any, Any]] = {
+    "tokenizer_pad": (
+        lambda given: originals.PAD(TOKENIZER, given, return_tensors="pt"),
+        lambda given: tokenizer_pad(TOKENIZER, given, return_tensors="pt"),
+        samples.batch("DataCollatorWithPadding"),
+    ),
+    "convert_to_tensors": (
+        functools.partial(encoded, originals.CONVERT_TO_TENSORS),
+        functools.partial(encoded, convert_to_tensors),
+        EQUAL,
+    ),
+    "feature_pad": (lambda given: EXTRACTOR.pad(given, return_tensors="np"), padded_clips, CLIPS),
+    "EvalLoopContainer": (
+        functools.partial(gathered, trainer_pt_utils.EvalLoopContainer),
+        lambda given: gathered(quadrat.evaluation.EvalLoopContainer, given),
+        [torch.ones(2, n) for n in (3, 4)],
+    ),
+}
+if "LengthGroupedSampler" in TABLE:
+    FUNCTIONS["LengthGroupedSampler"] = (
+        functools.partial(ordered, trainer_pt_utils.LengthGroupedSampler),
+        lambda given: ordered(quadrat.batching.LengthGroupedSampler, given),
+        [5, 3, 8, 1],
+    )
+if "trl.pad" in TABLE:
+    from quadrat.trl import padding
+
+    FUNCTIONS["trl.pad"] = (padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)])
+COLLATORS = [name for name in TABLE if name not in FUNCTIONS]
+
+
+def pair(name: str) -> tuple[Any, Any, Any]:
+    """(the reference's call, quadrat's, features) of a row."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name.startswith("trl."):
+        module = getattr(quadrat.trl, name.removeprefix("trl."))
+        theirs, ours = (cls(pad_token_id=0) for cls in (module.Original, getattr(module, module.Original.__name__)))
+        return theirs, ours, FLAT if name == "trl.sft" else PREFERENCES
+    name = "DefaultDataCollator" if name == "default_data_collator" else name
+    return *samples.pair(name), samples.batch(name)
+
+
+@pytest.fixture
+def unknown(monkeypatch):
+    """A function that makes the code of a row another, which the environment may ask to compare."""
+
+    def change(name: str, asks: str = "") -> str:
+        monkeypatch.setenv("QUADRAT_UNTESTED", asks)
+        code = imitated.TABLE[name].reference[0]
+        monkeypatch.setitem(imitated.CODE, code, lambda one: one)
+        for cached in (imitated.changed, imitated._warn_of):
+            cached.cache_clear()
+        _known.clear()
+        vars(type(pair(name)[1])).get("_quadrat_shared", {}).clear()
+        return code
+
+    yield change
+    monkeypatch.undo()
+    for cached in (imitated.changed, imitated._warn_of):
+        cached.cache_clear()
+
+
+def same(theirs: Any, ours: Any, given: Any, times: int = 3) -> None:
+    for _ in range(times):
+        assert_seeded_alike(theirs, ours, copy.deepcopy(given), copy.deepcopy(given))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_known(name):
+    theirs, ours, given = pair(name)
+    assert imitated.changed(name) is None
+    quadrat.stats(reset=True)
+    same(theirs, ours, given)
+    assert quadrat.stats().fell_back == 0
+    if name in COLLATORS:
+        assert quadrat.stats().remembered >= 2
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_unknown(name, unknown):
+    """It falls back, and says so once."""
+    theirs, ours, given = pair(name)
+    code = unknown(name)
+    quadrat.stats(reset=True)
+    with pytest.warns(UserWarning, match=f"does not know `{code}` of {TABLE[name].library}"):
+        ours(copy.deepcopy(given))
+    same(theirs, ours, given)
+    assert quadrat.stats().compiled == 0
+    assert f"{code} is unknown" in _what_falls_back()
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if TABLE[name].compares])
+def test_compared(name, unknown):
+    theirs, ours, given = pair(name)
+    unknown(name, "compare")
+    quadrat.stats(reset=True)
+    same(theirs, ours, given, 20)
+    assert imitated.DIFFERENCES == {}
+    twins = name in COLLATORS and type(theirs) is type(ours)  # where transformers has none
+    assert 0 < quadrat.stats().compared < (40 if twins else 20)
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_changed_options(name):
+    """All fields are guarded, but for those that the row names; a change of one is not overlooked."""
+    theirs, ours, given = pair(name)
+    fields = {*(field.name for field in dataclasses.fields(ours)), *TABLE[name].attributes}
+    assert fields - {*TABLE[name].unguarded} == {*guarded_options(type(ours))}
+    same(theirs, ours, given)
+    changes = {"pad_token_id": 9, "pad_to_multiple_of": 16, "separator_id": -7, "label_pad_token_id": -9, "seed": 5}
+    for option in [option for option in changes if option in vars(theirs)]:
+        for one in (theirs, ours):
+            setattr(one, option, changes[option])
+        same(theirs, ours, given)
+    if hasattr(ours, "tokenizer"):
+        for one in (theirs, ours):
+            one.tokenizer = samples.tokenizer()
+            one.tokenizer.pad_token = "w5"
+        same(theirs, ours, given)
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_pickled_forked_and_in_threads(name):
+    theirs, ours, given = pair(name)
+    same(theirs, ours, given)
+    same(copy.deepcopy(theirs), pickle.loads(pickle.dumps(ours)), given)
+    if getattr(ours, "generator", None) is not None or "Model" in name or "Word" in name:
+        return  # what it draws depends on the order
+    expected = theirs(copy.deepcopy(given))
+    assert isolated.told(lambda: assert_same_batch(expected, ours(copy.deepcopy(given)))) == "gave None"
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(ours, [copy.deepcopy(given) for _ in range(40)]):
+            assert_same_batch(expected, got)
