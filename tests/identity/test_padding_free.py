@@ -205,3 +205,14 @@ def test_is_known_after_the_first_batch(name, framework):
     with pytest.raises((TypeError, ValueError), match="input_ids"):
         collator([{**row, "input_ids": "text"} for row in rows])
     check()
+
+
+@pytest.mark.parametrize("name", ["causal", "masked"])
+def test_columns_of_a_known_kind_are_refused_as_rows_are(name):
+    cls, options = KNOWN[name]
+    collator = cls(make_masking_tokenizer(), padding_free=True, **options)
+    rows = {"input_ids": [[7, 8], [9]]}
+    collator(rows)
+    with pytest.raises((TypeError, ValueError), match="input_ids"):
+        collator({"input_ids": [[7, 8], [0.5]]})
+    collator(rows)

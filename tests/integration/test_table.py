@@ -149,6 +149,7 @@ def test_unknown(name, unknown):
     quadrat.stats(reset=True)
     with pytest.warns(UserWarning, match=f"does not know `{code}` of {TABLE[name].library}"):
         ours(copy.deepcopy(given))
+    theirs(copy.deepcopy(given))  # the same draws
     same(theirs, ours, given)
     assert quadrat.stats().compiled == 0
     assert f"{code} is unknown" in _what_falls_back()

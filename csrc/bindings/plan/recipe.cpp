@@ -129,8 +129,8 @@ bool Recipe::admits(const py::object& features) const {
     if (only_.is_none()) {
         return true;
     }
-    const Py_ssize_t count = rows != nullptr ? static_cast<Py_ssize_t>(rows->table().names().size())
-                                             : PyDict_GET_SIZE(first.ptr());
+    const Py_ssize_t count =
+        rows != nullptr ? static_cast<Py_ssize_t>(rows->table().names().size()) : PyDict_GET_SIZE(first.ptr());
     Py_ssize_t known = PyTuple_GET_SIZE(names_.ptr());
     for (const py::handle name : only_) {
         known += has(name) ? 1 : 0;

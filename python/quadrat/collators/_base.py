@@ -100,42 +100,47 @@ class Collator(Remembering):
         vars(other).update(Remembering.__getstate__(self), **options)
         return other
 
-    def _collate_anew(self, features: Any, framework: Any, why: Why | None) -> dict[str, Any]:
+    def _collate_anew(self, features: Any, framework: Any, outcome: Any) -> dict[str, Any]:
+        """The batch where recipes have none: `outcome` is None, why it falls back, or () if it is to be compared."""
         check_framework(self, framework)
-        rows, own = features, own_facts(self)
+        rows, facts = features, own_facts(self)
         try:
             rows = self._normalise(features)
-            if why and self._is_own(rows):  # what cannot be made otherwise is planned anew, which says why
-                why = None
             run = self.__dict__.get(self._memory_of(framework))
-            if why is None and rows is not features and run is not None:
-                batch = run(self, rows)
-                if batch is not None and type(batch) is not tuple:
+            if outcome is None and rows is not features and run is not None:
+                outcome = run(self, rows)
+            if type(outcome) is tuple and outcome and self._is_own(rows):
+                outcome = None  # nobody else can make it: a new plan says why
+            match outcome:
+                case None:
+                    self._require_possible(rows, framework)
+                    make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
+                    compares = is_due_anew(self, rows, framework)
+                case ():
+                    make, compares = functools.partial(of_recipes, run, self), True
+                case (reason, remedy):
+                    raise FallBack(reason, remedy)
+                case batch:
                     return self._emit(batch)
-                why = batch
-            if why is None and framework not in ("pt", "np"):
-                raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
-                    f"return_tensors={framework!r}", OTHER_TENSORS
-                )
-            if why is None:
-                self._check_options()
-                require_known(self._imitates, framework, lambda: self._is_own(rows))
-                make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-                compares = is_due_anew(self, rows, framework)
-            elif compares := not why:  # an empty one: the batch is to be compared
-                make = functools.partial(of_recipes, run, self)
-            if not why:
-                compares = compares and not self._is_own(rows)
-                batch = compared(self, rows, make, self._fallback(rows, framework)) if compares else make(rows)
-                return self._emit(batch)
-        except FallBack as reason:
-            why = reason.args
-            if isinstance(reason, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
-                remember_fallback(self, framework, why, own)
+            if compares and not self._is_own(rows):
+                return self._emit(compared(self, rows, make, self._fallback(rows, framework)))
+            return self._emit(make(rows))
+        except FallBack as error:
+            why: Why = error.args
+            if isinstance(error, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
+                remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
-        batch = fall_back(self, self._fallback(rows, framework), rows, why)
-        return self._emit(batch)
+        return self._emit(fall_back(self, self._fallback(rows, framework), rows, why))
+
+    def _require_possible(self, rows: Any, framework: Any) -> None:
+        """Raises FallBack, or an error of invalid options, where no plan can make the batch."""
+        if framework not in ("pt", "np"):
+            raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
+                f"return_tensors={framework!r}", OTHER_TENSORS
+            )
+        self._check_options()
+        require_known(self._imitates, framework, lambda: self._is_own(rows))
 
 
 class MixinCollator(Collator, DataCollatorMixin):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,7 +188,7 @@ def make(collator: Any, spec: Spec, features: Any, columns: _core.Columns | None
     torch = tensors.torch_facts_of_plain_tensors() if spec.framework == "pt" else ()
     if torch is None:
         check_device(spec.framework)
-    calls = None if torch is None else tuple((CALL, call, None, result) for call, result in torch)
+    calls = None if torch is None else [(CALL, call, None, result) for call, result in torch]
     known = joined_facts(spec.facts, spec.labelling.facts, calls)
     facts = known or ()
     if imitated.compares(twin := getattr(collator, "_imitates", "")):
@@ -241,9 +241,14 @@ def remember_fallback(collator: Any, framework: Any, why: Why, own: tuple[Fact, 
     collator._remember(spec, _core.Recipe(spec, facts, interop()))
 
 
-def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:
+def joined_facts(*facts: Sequence[Fact] | None) -> tuple[Fact, ...] | None:
     """All facts; None if some are not known."""
-    return None if any(one is None for one in facts) else tuple(fact for one in facts for fact in one or ())
+    joined: list[Fact] = []
+    for one in facts:
+        if one is None:
+            return None
+        joined += one
+    return tuple(joined)
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
@@ -263,7 +268,7 @@ def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
     kept = (*kept, *(("model_max_length",) if "model_max_length" in state else ()))
     plain = (
-        all(name in state for name in kept)
+        state.keys() >= {*kept}
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
         # The pad token and its type id are looked up in the usual places, and the token is in the vocabulary.
@@ -290,8 +295,8 @@ def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
         (ATTRIBUTE, cls, "pad", cls.pad),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),
         (ATTRIBUTE, cls, "_get_padding_truncation_strategies", STRATEGIES),
-        *((ABSENT, state, name, None) for name in METHODS),
-        *((ENTRY, state, name, state[name]) for name in kept),
+        *[(ABSENT, state, name, None) for name in METHODS],
+        *[(ENTRY, state, name, state[name]) for name in kept],
         (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
         (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
     )
