@@ -22,7 +22,7 @@ from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import ATTENTION, LACKS, flatten, padding_free_plan
+from quadrat.planning.flat import LACKS, flatten, padding_free_plan
 from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions, joined_facts, make, padding_facts
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -201,7 +201,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         label = next((name for name in ("label", "labels") if name in first), None)
         form: dict[str, Any] = {"labels": "none" if label is None else "as they are", "label": label}
         plan = padding_free_plan(self, features, framework, **form, label_pad=self.label_pad_token_id)
-        return flatten(self, features, plan, facts=facts, only=ATTENTION)
+        return flatten(self, features, plan, facts=facts, only=plan.only)
 
 
 @dataclass

@@ -91,12 +91,16 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
         pad_id = collator.tokenizer.pad_token_id
         ignores = collator.mask_padding == "token" and pad_id is not None
         finish = functools.partial(_without_padding_tokens, pad_id) if ignores else None
-        more = {"facts": facts, "only": (*ATTENTION, *omits), "finish": finish}
+        more = {"facts": facts, "only": plan.only, "finish": finish}
         return flatten(collator, features, plan._replace(labelling=NO_LABELS), **more)
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        return make(collator, flat_spec(plan, deferred=collator.deferred, facts=facts, only=ATTENTION), features)
+        return make(
+            collator,
+            flat_spec(plan, deferred=collator.deferred, facts=facts, only=(*ATTENTION, *plan.own.joined)),
+            features,
+        )
     except FallBack as reason:
         if collator.whole_word_mask:
             raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason

@@ -85,6 +85,11 @@ class Flattening(NamedTuple):
         return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
 
     @property
+    def only(self) -> tuple[str, ...]:
+        """Other columns that features may have without padding."""
+        return *ATTENTION, *self.labelling.omits, *self.own.joined
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
         documents = (SEQ_LENGTHS,) if self.packed else ()
