@@ -1,4 +1,4 @@
-// Orders of rows: by a key of theirs, as a sampler of transformers has them, and random.
+// Orders of rows: by a key of theirs, and random.
 #pragma once
 
 #include "types.hpp"
@@ -12,14 +12,6 @@ namespace quadrat {
 // that compares needs twenty for a million rows. Keys of many rows are not in the caches: each is read once for 24
 // bits, well before it is needed, and sorted in one word with its row.
 void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch);
-
-// The order that LengthGroupedSampler of transformers gives rows: those of one megabatch from the longest to the
-// shortest, and the longest row of all first.
-// rows: numbers of rows, each below lengths.size; they are sorted in place, `megabatch` at a time. spare: as many as a
-// megabatch has rows. Code::bad_start names the first place in `rows` that holds no such number; what comes
-// before its megabatch is sorted by then. Code::bad_argument: megabatch is less than 1, or `spare` is too small.
-Status group_by_length(Span<const std::int64_t> lengths, std::int64_t megabatch, Span<std::int64_t> spare,
-                       Span<std::int64_t> rows, Watch& watch);
 
 // Writes 0 ... out.size - 1 in an order that depends on (seed, epoch, stream) alone, so that every process of a run
 // makes the same one and an epoch is made again without those before it. Streams are orders that have nothing to do

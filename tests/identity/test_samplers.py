@@ -5,7 +5,6 @@ import pickle
 import re
 
 import datasets
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -16,7 +15,6 @@ from transformers import trainer_pt_utils
 
 import quadrat
 from quadrat._names import load
-from quadrat.batching import samplers
 from quadrat.installed import originals
 from support.compare import state_of
 from support.samplers import MANY, ODD, attributes, outcome
@@ -62,34 +60,6 @@ def both(*arguments, **options):
         return outcome(len, sampler), outcome(epochs, sampler), attributes(sampler)
 
     return [outcome(seen, cls) for cls in PAIR]
-
-
-@MANY
-@given(LENGTHS | ODD, BATCH_SIZES | st.sampled_from([0, -1, -2, 10**9, 2.0, True]), st.data())
-def test_grouped_indices(lengths, batch_size, data):
-    factor = data.draw(st.none() | st.integers(1, 7) | st.sampled_from([0, -1, 10**9, 2**62, 1.0]))
-    seed = data.draw(st.integers(0, 2**31))
-    found = []
-    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
-        generator = None if seed % 2 else torch.Generator().manual_seed(seed)
-        torch.manual_seed(seed)
-        result = outcome(function, lengths, batch_size, factor, generator)
-        states = [torch.get_rng_state()] if generator is None else [torch.get_rng_state(), generator.get_state()]
-        found.append((*result, [state.tolist() for state in states]))
-    assert found[1] == found[0]
-    if found[0][0] == "returned":
-        assert {type(one) for one in found[1][1]} <= {int}
-
-
-@pytest.mark.parametrize("batch_size", [1, 8, 64])
-@pytest.mark.parametrize("rows", [199, 203, 204, 5_000, 100_000])
-def test_many_rows(rows, batch_size):
-    """Megabatches have 50 batches at most: with one row each, from 204 rows on."""
-    lengths = np.random.default_rng(rows).lognormal(4, 1, rows).clip(1, 512).astype(int).tolist()
-    found = []
-    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
-        found.append(function(lengths, batch_size, generator=torch.Generator().manual_seed(rows)))
-    assert found[1] == found[0]
 
 
 @MANY
@@ -207,7 +177,9 @@ def test_no_other_column_is_decoded(monkeypatch):
         return original(self, key)
 
     monkeypatch.setattr(datasets.Dataset, "__getitem__", spy)
-    assert samplers._as_int64(lengths).tolist() == list(range(9))
+    sampler = quadrat.batching.LengthGroupedSampler(2, lengths=lengths)
+    assert sampler.lengths == list(range(9))
+    assert sorted(sampler) == list(range(9))
     assert read in ([["label"]], [])  # a list, before datasets 4
 
 
@@ -251,12 +223,6 @@ def test_a_subclass():
 
         found.append(epochs(Twice(2, dataset_of([[1] * length for length in range(30)]))))
     assert found[1] == found[0]
-
-
-def test_on_another_default_device():
-    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
-        with torch.device("meta"), pytest.raises(NotImplementedError):
-            function([1, 2, 3], 2)
 
 
 @pytest.mark.parametrize("name", [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)])

@@ -53,12 +53,6 @@ def balance_batches():
     return partial(_core.balance_batches, *given), lambda: out[0, -1, 0] == -1
 
 
-def group_by_length():
-    lengths, rows = lengths_below(1 << 40), np.arange(ROWS)
-    call = partial(_core.group_by_length, lengths, ROWS, rows)
-    return call, lambda: rows.max() >= ROWS or np.diff(lengths[rows]).max() > 0
-
-
 def plan_shapes():
     widths, counts = np.arange(1, 2001) * 8, np.random.default_rng(0).integers(1, 4000, 2000)
     costs, chosen = np.full(2000, -1), np.full(2000, -1)
@@ -103,10 +97,7 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{
-        one.__name__: one
-        for one in (balance_batches, group_by_length, plan_shapes, philox_order, plain_lengths, measure_rows)
-    },
+    **{one.__name__: one for one in (balance_batches, plan_shapes, philox_order, plain_lengths, measure_rows)},
 }
 
 

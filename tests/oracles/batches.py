@@ -9,17 +9,6 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def group_by_length(lengths: Sequence[int], megabatch: int, rows: Array) -> None:
-    """Sort each `megabatch` of the numbers in `rows` by descending length; then swap the longest row to the front."""
-    firsts = range(0, len(rows), megabatch)
-    for first in firsts:
-        part = slice(first, first + megabatch)
-        rows[part] = sorted(rows[part], key=lambda row: lengths[row], reverse=True)
-    if firsts:
-        longest = max(firsts, key=lambda first: lengths[int(rows[first])])
-        rows[0], rows[longest] = rows[longest], rows[0]
-
-
 def _pack_with_counts(
     lengths: Sequence[int], max_length: int, fit: str, counts: Sequence[int], max_count: int
 ) -> list[list[int]]:

@@ -264,16 +264,6 @@ void register_kernels(py::module_& m) {
         },
         array_arg("offsets"), "size"_a);
     m.def(
-        "group_by_length",
-        [](const Ints& lengths, std::int64_t megabatch, Ints& rows) {
-            std::vector<std::int64_t> spare(
-                static_cast<std::size_t>(std::max<std::int64_t>(0, std::min<std::int64_t>(megabatch, rows.size()))));
-            Watch watch(&look_for_signals);
-            return group_by_length(span_of(lengths), megabatch, {spare.data(), static_cast<std::int64_t>(spare.size())},
-                                   span_to(rows), watch);
-        },
-        array_arg("lengths"), "megabatch"_a, array_arg("rows"), WithoutGil());
-    m.def(
         "unpad",
         [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,
            Address out,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from quadrat import _core
 from quadrat.batching.packing import plan_packs
 from quadrat.batching.shapes import plan_shapes
 from quadrat.ragged import Ragged
@@ -118,11 +117,13 @@ def shuffled(order: IntArray, batch_size: int) -> Ragged:
 
 def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Ragged:
     """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws."""
-    lengths, rows = np.ascontiguousarray(lengths), order.copy()
     # Few rows make four megabatches, very few as many as there are batches.
-    megabatch = batch_size * max(1, min(len(rows) // (4 * batch_size), MEGABATCH))
-    failure = _core.group_by_length(lengths, megabatch, rows)
-    assert failure is None
+    megabatch = batch_size * max(1, min(len(order) // (4 * batch_size), MEGABATCH))
+    firsts = np.arange(0, len(order), megabatch)
+    rows = order[np.lexsort((-lengths[order], np.arange(len(order)) // megabatch))]
+    if len(firsts):
+        longest = firsts[lengths[rows[firsts]].argmax()]
+        rows[[0, longest]] = rows[[longest, 0]]
     return shuffled(rows, batch_size)
 
 
