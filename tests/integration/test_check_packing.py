@@ -1,11 +1,10 @@
-"""`check_packing` says what a model lacks to keep packed rows apart, and the logits of tiny models agree."""
+"""`check_packing` measures on tiny models whether packed rows stay apart, and finds what they lack."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
-import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -25,11 +24,11 @@ from support.tiny_models import tiny
 Flattening = quadrat.DataCollatorWithFlattening
 PLAIN = ["gemma", "gemma2", "gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3"]
 EAGER = ("deepseek_v4", "gemma2", "inkling_text", "inkling2_text", "mamba", "mamba2")  # what has no sdpa
-# The layer of each, and the arguments that reset its states, where the installed transformers has them.
+# The options with which their layers keep rows apart, where the installed transformers has them.
 RECURRENT = {
-    "bamba": ("BambaMixer", ("seq_idx",)),
-    "lfm2": ("Lfm2ShortConv", ("seq_idx",)),
-    "qwen3_next": ("Qwen3NextGatedDeltaNet", ("seq_idx", "cu_seq_lens_q")),
+    "bamba": ("return_seq_idx",),
+    "lfm2": ("return_seq_idx",),
+    "qwen3_next": ("return_seq_idx", "return_flash_attn_kwargs"),
 }
 # Whether the installed transformers passes on what resets the states of layers: 5.x does, 4.57 mostly does not.
 PASSES_ON = hasattr(getattr(modeling_lfm2, "causal_conv1d_fn", None), "__wrapped__")
@@ -85,145 +84,86 @@ def test_a_plain_decoder_needs_positions_alone(kind: str, attention: str) -> Non
     if attention == "sdpa" and not type(model_of(kind))._supports_sdpa:
         pytest.skip("the installed transformers has no sdpa for this model")
     model = tiny(kind, attention)
-    report = check_packing(model, Flattening(), run=True)
+    report = check_packing(model, Flattening())
     assert report.ok
     assert report.packed
-    assert report.findings == ()
+    assert report.problems == ()
     assert max(report.differences) <= report.tolerance < 0.01
-    without = check_packing(model, Flattening(return_position_ids=False), run=True)
-    assert without.findings[0].missing == ("position_ids",)
+    without = check_packing(model, Flattening(return_position_ids=False))
+    assert "with return_position_ids=True they do not" in without.problems[0]
     assert without.differences[0] <= without.tolerance < without.differences[1]
-
-
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_finds_what_a_recurrent_layer_lacks(kind: str) -> None:
-    layer, missing = RECURRENT[kind]
-    report = check_packing(model_of(kind), Flattening(), run=True)
-    found = next(one for one in report.findings if one.part == layer)
-    assert not report
-    assert report.differences[1] > report.tolerance
-    if PASSES_ON or kind == "bamba":
-        assert found.missing == missing
-        assert "return_seq_idx=True" in found.message
-        with pytest.raises(ValueError, match=rf"{layer} .* needs {missing[0]}"):
-            report.raise_if_missing()
-    else:
-        assert found.missing == ()
-        assert "use padded batches" in found.message
 
 
 @pytest.mark.skipif(
     not PASSES_ON, reason="transformers 4.57 gets no seq_idx to most of these layers, and none on a CPU"
 )
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_passes_with_what_it_lacked(kind: str, kernels: None) -> None:
-    collator = Flattening(return_seq_idx=True, return_flash_attn_kwargs="cu_seq_lens_q" in RECURRENT[kind][1])
-    report = check_packing(model_of(kind), collator, run=True)
-    assert report.ok, str(report)
-    assert max(report.differences) <= report.tolerance
-    report.raise_if_missing()
-    warnings = [one for one in report.findings if "causal_conv1d" in one.message]
-    assert [one.severity for one in warnings] == ["warning"]  # the packages themselves are not installed
-    report = check_packing(model_of(kind), Flattening(), run=True)
+def test_finds_what_a_recurrent_layer_lacks(kind: str, kernels: None) -> None:
+    """What it needs is found by running it; with that it passes."""
+    report = check_packing(model_of(kind), Flattening())
     assert report.differences[1] > report.tolerance
+    for option in RECURRENT[kind]:
+        assert f"{option}=True" in report.problems[0]
+    with pytest.raises(ValueError, match="rows read each other"):
+        report.raise_if_missing()
+    report = check_packing(model_of(kind), Flattening(**dict.fromkeys(RECURRENT[kind], True)))
+    assert report.ok, str(report)
+    report.raise_if_missing()
 
 
 @pytest.mark.skipif(not PASSES_ON, reason="transformers 4.57 runs some of these models with kernels only")
-@pytest.mark.parametrize("kind", ["jamba", "mamba", "mamba2", "opt"])
+@pytest.mark.parametrize("kind", ["jamba", "mamba", "mamba2", "opt", "deepseek_v4", "inkling_text", "lfm3"])
 def test_knows_what_no_argument_helps(kind: str) -> None:
-    collator = Flattening(return_seq_idx=True)
-    report = check_packing(model_of(kind), collator)
-    assert not report.ok
-    assert "use padded batches" in report.findings[0].message
-    without = check_packing(model_of(kind), Flattening(), run=True)
-    assert without.differences[0] <= without.tolerance < without.differences[1]
-
-
-def convolution_of(kind: str) -> Any:
-    """The function of a model's module that a package of kernels replaces where it has `__wrapped__`."""
-    module = importlib.import_module(transformers.CONFIG_MAPPING[kind].__module__.replace("configuration", "modeling"))
-    return module.causal_conv1d_fn
-
-
-@pytest.mark.skipif(not PASSES_ON, reason="transformers 4.57 has none of these models")
-@pytest.mark.parametrize("kind", ["deepseek_v4", "inkling_text", "inkling2_text", "lfm3", "minimax_m3_vl_text"])
-def test_knows_what_ignores_arguments(kind: str) -> None:
-    """Kernels that do not read what they are given, layers that do not get it, and blocks from the batch's start."""
     if kind not in transformers.CONFIG_MAPPING:
         pytest.skip("the installed transformers does not have this model")
-    collator = Flattening(return_seq_idx=True, return_flash_attn_kwargs=True)
-    report = check_packing(model_of(kind), collator)
-    if kind in {"inkling2_text", "lfm3"} and hasattr(convolution_of(kind), "__wrapped__"):  # from 5.24 on
-        assert report.ok
-        assert "raises ValueError" in str(check_packing(model_of(kind), collator, run=True))
-        return
+    report = check_packing(model_of(kind), Flattening())
     assert not report.ok
-    assert all("cannot reset its" in found.message for found in report.findings)
-    ran = check_packing(model_of(kind), Flattening(), run=True)
-    assert ran.differences[0] <= ran.tolerance < ran.differences[1]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PASSES_ON, reason="the kernels that stand in replace functions of transformers 5")
-@pytest.mark.parametrize("kind", [*RECURRENT, "llama", "opt", "mamba"])
-def test_says_what_the_logits_show(kind: str, kernels: None) -> None:
-    names = ("return_position_ids", "return_seq_idx", "return_flash_attn_kwargs")
-    for values in itertools.product([False, True], repeat=3):
-        collator = Flattening(**dict(zip(names, values, strict=True)))
-        if kind == "mamba" and collator.return_seq_idx:
-            continue  # transformers raises an error
-        report = check_packing(model_of(kind), collator, run=True)
-        apart = max(report.differences) <= report.tolerance
-        assert check_packing(model_of(kind), collator).ok == apart, (values, str(report))
+    assert "use padded batches" in report.problems[0]
+    assert report.differences[0] <= report.tolerance < report.differences[1]
 
 
 def test_a_cache_hides_the_boundaries() -> None:
     model = tiny("llama", use_cache=True)
-    report = check_packing(model, Flattening(), run=True)
-    assert report.findings[0].missing == ("use_cache",)
+    report = check_packing(model, Flattening())
+    assert "with use_cache=False they do not" in report.problems[0]
     assert report.differences[1] > report.tolerance
-    assert check_packing(model, Flattening(), run=True, use_cache=False).ok
+    assert check_packing(model, Flattening(), use_cache=False).ok
 
 
-@pytest.mark.parametrize("attention", ["flash_attention_2", "kernels-community/flash-attn3"])
-def test_flash_attention_takes_positions_or_boundaries(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny("llama", use_cache=True)
-    monkeypatch.setattr(model.config, "_attn_implementation", attention)
-    assert check_packing(model, Flattening()).ok
-    assert check_packing(model, Flattening(return_position_ids=False, return_flash_attn_kwargs=True)).ok
-    [found] = check_packing(model, Flattening(return_position_ids=False, return_seq_idx=True)).findings
-    assert found.missing == ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-    assert "return_flash_attn_kwargs=True" in found.message
-    batch = Flattening(return_flash_attn_kwargs=True)([{"input_ids": [3, 4]}, {"input_ids": [5]}])
-    [found] = check_packing(model, {**batch, "max_length_q": torch.tensor(2)}).findings
-    assert "as ints" in found.message
-    padded = Flattening(return_flash_attn_kwargs=True, pad_to_multiple_of=8)
-    [found] = check_packing(model, padded).findings
-    assert "leaves the gradients of padding after the last row unset" in found.message
-    assert check_packing(model, quadrat.batching.FixedShapes(padded, quadrat.batching.ShapePlan([(4, 64)], False)))
+ENCODERS = {
+    "BertModel": 0,
+    "RobertaModel": 2,
+    "XLMRobertaModel": 2,
+    "CamembertModel": 2,
+    "MPNetModel": 2,
+    "EsmModel": 2,
+}
 
 
-@pytest.mark.parametrize("kind", [*PLAIN, "opt"])
-def test_flash_attention_of_decoders_reads_positions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of(kind)
-    monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
-    reads = kind != "gpt2" or PASSES_ON  # GPT-2 of 4.57 does not give its layers the positions
-    assert check_packing(model, Flattening()).ok == reads
-    assert check_packing(model, Flattening(return_flash_attn_kwargs=True)).ok
-
-
-def test_flash_attention_of_encoders_reads_boundaries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = transformers.BertModel(transformers.BertConfig(vocab_size=64, hidden_size=48, num_hidden_layers=1))
-    assert "makes no mask" in check_packing(model, Flattening()).findings[0].message
-    monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
-    [found] = check_packing(model, Flattening()).findings
-    assert found.missing == ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-    assert check_packing(model, Flattening(return_flash_attn_kwargs=True)).ok
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("start", [0, 2])
+def test_positions_of_encoders_with_flash_attention(name: str, start: int) -> None:
+    """Positions begin at 2 in some models. A CPU measures them, and says that it does not measure boundaries."""
+    cls = getattr(transformers, name)
+    sizes = {"vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "pad_token_id": 1}
+    torch.manual_seed(0)
+    more = {"position_embedding_type": "absolute", "mask_token_id": 4} if name == "EsmModel" else {}
+    model = cls(
+        cls.config_class(**sizes, intermediate_size=64, **more | ({"pad_token_id": 0} if name == "BertModel" else {}))
+    )
+    model.config._attn_implementation_internal = "flash_attention_2"
+    collator = Flattening(return_flash_attn_kwargs=True, position_ids_start=start)
+    report = check_packing(model, collator)
+    assert model.config._attn_implementation == "flash_attention_2"
+    assert "FlashAttention runs on a GPU alone" in str(report)
+    assert report.ok == (start == ENCODERS[name]), str(report)
+    if not report.ok:
+        assert f"use position_ids_start={ENCODERS[name]}" in report.problems[0]
 
 
 def test_attention_mask_hides_the_boundaries() -> None:
-    report = check_packing(model_of("llama"), Flattening(kwargs_for="mask"), run=True)
-    assert "leave it out" in report.findings[0].message
+    report = check_packing(model_of("llama"), Flattening(kwargs_for="mask"))
+    assert "no attention_mask" in report.problems[0]
     assert report.differences[1] > report.tolerance
 
 
@@ -231,42 +171,21 @@ def test_batches_of_a_fixed_shape() -> None:
     """Bounds that repeat the end are no rows, and padding is one."""
     plan = quadrat.batching.ShapePlan([(4, 64)], padded=False)
     collator = quadrat.batching.FixedShapes(Flattening(return_flash_attn_kwargs=True), plan)
-    report = check_packing(model_of("llama"), collator, run=True)
+    report = check_packing(model_of("llama"), collator)
     assert report.ok
     assert len(report.differences) == 3
-
-
-def test_multimodal_positions() -> None:
-    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextConfig, Qwen2VLTextModel
-
-    rope = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
-    small = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "use_cache": False}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
-    scaling = {"rope_parameters" if hasattr(Qwen2VLTextConfig(), "rope_parameters") else "rope_scaling": rope}
-    torch.manual_seed(0)
-    model = Qwen2VLTextModel(Qwen2VLTextConfig(**small, **heads, **scaling))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.15)
-    report = check_packing(model, Flattening(), run=True)
-    assert "[4, 1, total]" in report.findings[0].message
-    assert report.differences[1] > report.tolerance
-    batch = Flattening()([{"input_ids": [3, 4, 5]}, {"input_ids": [6, 7]}])
-    batch["position_ids"] = batch["position_ids"].expand(4, 1, -1)
-    report = check_packing(model, batch, run=True)
-    assert report.ok, str(report)
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=2, max_size=5), multiple=st.sampled_from([None, 8]))
 def test_a_batch_of_any_rows(lengths: list[int], multiple: int | None) -> None:
     rows = [{"input_ids": [3 + (7 * place + 5 * row) % 60 for place in range(n)]} for row, n in enumerate(lengths)]
     batch = Flattening(return_flash_attn_kwargs=True, pad_to_multiple_of=multiple)(rows)
-    report = check_packing(model_of("llama"), batch, run=True)
+    report = check_packing(model_of("llama"), batch)
     assert report.ok, str(report)
     assert len(report.differences) == len(lengths)
     del batch["position_ids"]
-    report = check_packing(model_of("llama"), batch, run=True)
-    assert [found.missing for found in report.findings] == [("position_ids",), ()]
+    report = check_packing(model_of("llama"), batch)
+    assert "return_position_ids=True" in report.problems[0]
     assert report.differences[0] <= report.tolerance < max(report.differences[1:])
 
 
@@ -275,7 +194,7 @@ def test_collators_of_trl() -> None:
     from quadrat.trl import sft
 
     for kind in (sft.DataCollatorForLanguageModeling, sft.Original):
-        report = check_packing(model_of("llama"), kind(pad_token_id=0, padding_free=True), run=True)
+        report = check_packing(model_of("llama"), kind(pad_token_id=0, padding_free=True))
         assert report.ok, str(report)
         assert len(report.differences) == 2
         assert not check_packing(model_of("llama"), kind(pad_token_id=0)).packed
@@ -290,13 +209,12 @@ def test_padded_batches_need_no_check() -> None:
 
 @pytest.mark.parametrize("options", [{"deferred": True}, {"pad_to_multiple_of": 8}, {"return_tensors": "np"}])
 def test_any_form_of_batch(options: dict[str, Any]) -> None:
-    report = check_packing(model_of("llama"), Flattening(**options), run=True)
+    report = check_packing(model_of("llama"), Flattening(**options))
     assert report.ok, str(report)
     assert len(report.differences) == 2
 
 
-@pytest.mark.parametrize("run", [False, True])
-def test_is_not_counted(run: bool) -> None:
+def test_is_not_counted() -> None:
     collator = Flattening(return_flash_attn_kwargs=True)
     for _ in range(2):
         collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
@@ -304,7 +222,7 @@ def test_is_not_counted(run: bool) -> None:
     fixed = quadrat.batching.FixedShapes(collator, quadrat.batching.ShapePlan([(4, 64)], padded=False))
     for one in (collator, fixed, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
         with contextlib.suppress(ValueError):
-            check_packing(model_of("llama"), one, run=run)
+            check_packing(model_of("llama"), one)
     assert quadrat.stats() == before
     collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     assert quadrat.stats() == before._replace(compiled=before.compiled + 1, remembered=before.remembered + 1)
@@ -326,7 +244,7 @@ def test_changes_nothing() -> None:
     torch.manual_seed(1)
     np.random.seed(1)
     random.seed(1)
-    check_packing(model, collator, run=True)
+    check_packing(model, collator)
     assert not hasattr(collator, "drawn")
     assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(1))
     assert np.random.rand() == np.random.RandomState(1).rand()
@@ -348,6 +266,6 @@ def test_errors() -> None:
         check_packing(model_of("llama"), needy)
     batch = Flattening()([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     assert check_packing(model_of("llama"), batch).ok
-    report = check_packing(model_of("llama"), {**batch, "unknown_argument": 1, "inputs_embeds": 2}, run=True)
-    assert "LlamaForCausalLM raises ValueError" in report.findings[0].message
-    assert str(report).startswith("LlamaForCausalLM does not keep the rows of these batches apart\n- error: ")
+    report = check_packing(model_of("llama"), {**batch, "unknown_argument": 1, "inputs_embeds": 2})
+    assert "LlamaForCausalLM raises ValueError" in report.problems[0]
+    assert str(report).startswith("LlamaForCausalLM does not keep rows apart\n- ")

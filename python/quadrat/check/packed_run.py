@@ -1,4 +1,4 @@
-"""Two rows, packed by a collator, and the logits that a model has for them: the part of `check_packing` that runs."""
+"""Two rows, packed by a collator, and the logits that a model has for them: what `check_packing` compares."""
 
 from __future__ import annotations
 
@@ -59,28 +59,91 @@ class NoLogitsError(ValueError):
     """The model returns nothing for each token."""
 
 
-def compare(model: Any, batch: dict[str, Any], kwargs: dict[str, Any]) -> tuple[tuple[float, ...], float]:
-    """The largest difference of each row's logits, in the batch and alone; and what rounding explains."""
-    weight = next(one for one in model.parameters() if one.is_floating_point())
-    tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
-    inputs = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}
-    total = inputs["input_ids"].shape[1]
-    if "cu_seq_lens_q" in inputs:
-        bounds = inputs["cu_seq_lens_q"].tolist()
-    else:
-        bounds = [*(starts(inputs["position_ids"]) if "position_ids" in inputs else (0, _LENGTHS[0])), total]
-    own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
-    columns = {key: one for key, one in tensors.items() if one.shape == (1, total) and key not in own}
-    model.eval()  # `undisturbed` restores it
-    together, differences, scale = _logits(model(**inputs, **kwargs), total), [], 0.0
-    for start, end in itertools.pairwise(bounds):
-        if start == end:  # bounds of a fixed shape repeat the last one
-            continue
-        row = {key: one[:, start:end] for key, one in columns.items()}
-        alone = _logits(model(**row, **kwargs), end - start)
-        differences.append(float((together[start:end] - alone).abs().max()))
-        scale = max(scale, float(alone.abs().max()))
-    return tuple(differences), scale * float(torch.finfo(weight.dtype).eps) ** 0.5
+class Packed:
+    """A packed batch for a model, with and without changes, and its rows alone."""
+
+    def __init__(self, model: Any, batch: Mapping[str, Any], kwargs: Mapping[str, Any]) -> None:
+        weight = next(one for one in model.parameters() if one.is_floating_point())
+        self.model, self.kwargs, self._device = model, dict(kwargs), weight.device
+        self._rounding = float(torch.finfo(weight.dtype).eps) ** 0.5
+        tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
+        self.batch = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}
+        self._total = self.batch["input_ids"].shape[1]
+        if "cu_seq_lens_q" in self.batch:
+            bounds = self.batch["cu_seq_lens_q"].tolist()
+        else:
+            known = "position_ids" in self.batch
+            bounds = [*(starts(self.batch["position_ids"]) if known else (0, _LENGTHS[0])), self._total]
+        self.rows = [(start, end) for start, end in itertools.pairwise(bounds) if start != end]  # of a fixed shape
+        own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
+        self._columns = {key: one for key, one in tensors.items() if one.shape == (1, self._total) and key not in own}
+        model.eval()  # `undisturbed` restores it
+
+    @property
+    def runs_on_gpu_only(self) -> bool:
+        """True if the model has FlashAttention, and is not on a GPU."""
+        kinds = {str(getattr(config, "_attn_implementation", "")) for config in _configs_of(self.model)}
+        return self._device.type == "cpu" and any("flash" in kind for kind in kinds)
+
+    def positions(self, start: int) -> Any:
+        """Positions that start again in each row."""
+        return self._joined([torch.arange(start, start + end - begin) for begin, end in self.rows])
+
+    def seq_idx(self) -> Any:
+        """The number of each token's row."""
+        return self._joined([torch.full((end - begin,), row) for row, (begin, end) in enumerate(self.rows)]).int()
+
+    def boundaries(self) -> dict[str, Any]:
+        """The arguments of FlashAttention."""
+        bounds = torch.tensor([0, *(end for _, end in self.rows)], dtype=torch.int32, device=self._device)
+        longest = max(end - begin for begin, end in self.rows)
+        return {f"cu_seq_lens_{one}": bounds for one in "qk"} | {f"max_length_{one}": longest for one in "qk"}
+
+    def _joined(self, parts: list[Any]) -> Any:
+        rest = self._total - sum(map(len, parts))
+        return torch.cat([*parts, torch.zeros(rest, dtype=parts[0].dtype)])[None].to(self._device)
+
+    def compare(self, changes: Mapping[str, Any] = {}) -> tuple[tuple[float, ...], float]:
+        """The largest difference of each row's logits, in the batch and alone; and what rounding explains."""
+        inputs = {**self.batch, **self.kwargs, **changes}
+        given = {key: one for key, one in inputs.items() if key not in changes or one is not None}
+        together, differences, scale = _logits(self.model(**given), self._total), [], 0.0
+        for start, end in self.rows:
+            alone = self._alone(start, end)
+            differences.append(float((together[start:end] - alone).abs().max()))
+            scale = max(scale, float(alone.abs().max()))
+        return tuple(differences), scale * self._rounding
+
+    def of_positions(self, position_ids: Any) -> tuple[float, float]:
+        """As `compare`, of the first row with its positions in the batch and with the model's own."""
+        (start, end), own = self.rows[0], {}
+        alone = self._alone(start, end)
+        if position_ids is not None:
+            own = {"position_ids": position_ids[..., start:end]}
+        difference = (self._alone(start, end, **own) - alone).abs().max()
+        return float(difference), float(alone.abs().max()) * self._rounding
+
+    def _alone(self, start: int, end: int, **more: Any) -> Any:
+        row = {key: one[:, start:end] for key, one in self._columns.items()}
+        return _logits(self.model(**row, **self.kwargs, **more), end - start)
+
+
+def _configs_of(model: Any) -> list[Any]:
+    found = {id(one.config): one.config for one in model.modules() if hasattr(one, "config")}
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def without_flash(model: Any) -> Iterator[None]:
+    """The attention of a model in plain torch meanwhile."""
+    before = [(config, config._attn_implementation) for config in _configs_of(model)]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = "eager"
+        yield
+    finally:
+        for config, kind in before:
+            config._attn_implementation_internal = kind
 
 
 def _logits(outputs: Any, tokens: int) -> Any:
@@ -88,4 +151,4 @@ def _logits(outputs: Any, tokens: int) -> Any:
         one = getattr(outputs, name, None)
         if one is not None and one.ndim == 3 and one.shape[1] == tokens:
             return one[0].float()
-    raise NoLogitsError("run=True compares logits or hidden states of each token; this model returns neither")
+    raise NoLogitsError("check_packing compares logits or hidden states of each token; this model returns neither")
