@@ -145,12 +145,11 @@ ENCODERS = {
 def test_positions_of_encoders_with_flash_attention(name: str, start: int) -> None:
     """Positions begin at 2 in some models. A CPU measures them, and says that it does not measure boundaries."""
     cls = getattr(transformers, name)
-    sizes = {"vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "pad_token_id": 1}
+    sizes = {"vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
     torch.manual_seed(0)
-    more = {"position_embedding_type": "absolute", "mask_token_id": 4} if name == "EsmModel" else {}
-    model = cls(
-        cls.config_class(**sizes, intermediate_size=64, **more | ({"pad_token_id": 0} if name == "BertModel" else {}))
-    )
+    sizes |= {"intermediate_size": 64, "pad_token_id": 0 if name == "BertModel" else 1}
+    sizes |= {"position_embedding_type": "absolute", "mask_token_id": 4} if name == "EsmModel" else {}
+    model = cls(cls.config_class(**sizes))
     model.config._attn_implementation_internal = "flash_attention_2"
     collator = Flattening(return_flash_attn_kwargs=True, position_ids_start=start)
     report = check_packing(model, collator)

@@ -71,7 +71,7 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
 def _read_once(lengths: Any) -> Any:
     """Lengths; a column of a dataset, of which each look reads a row, as a list."""
     column = getattr(sys.modules.get("datasets"), "Column", None)  # from datasets 4 on
-    source = getattr(lengths, "source", None)
+    source: Any = getattr(lengths, "source", None)
     if column is None or type(lengths) is not column or not hasattr(source, "select_columns"):
         return lengths
     if source.format["type"] == "custom":
