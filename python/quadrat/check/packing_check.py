@@ -13,6 +13,7 @@ import torch
 from quadrat.check.packed_run import NoLogitsError, Packed, batch_of_two, undisturbed, without_flash
 
 logger = logging.getLogger("quadrat")
+_MOST_NUMBERS = 10**9  # of a model that runs without being asked for
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,12 @@ def _remedy(packed: Packed, inner: Any) -> str:
 
 
 def warn_if_rows_mix(model: Any, collator: Any) -> None:
-    """Warn on the logger `quadrat` about a model that is going to be trained on packed batches in which rows mix."""
+    """Warn on the logger `quadrat` about a model that is going to be trained on packed batches in which rows mix.
+
+    Large models are not run: a pass may take minutes where they are, or need all processes.
+    """
+    if sum(one.numel() for one in model.parameters()) > _MOST_NUMBERS:
+        return
     try:
         report = check_packing(model, collator, use_cache=False)
     except (TypeError, ValueError):  # no model of transformers, or a collator of other columns
