@@ -66,10 +66,11 @@ def test_errors_are_no_batches():
     assert quadrat.stats() == (0, 0, 0, {}, 0)
 
 
-def test_flattening_without_a_plan_is_counted_once():
+def test_padding_free_rows_that_are_refused_are_not_counted():
     collator = quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, padding_free=True)
-    collator([Wrapped(row) for row in ROWS])
-    assert (quadrat.stats().compiled, quadrat.stats().fell_back) == (0, 1)
+    with pytest.raises(ValueError, match=r"not a list of plain mappings .*; give dicts with the same keys"):
+        collator([Wrapped(row) for row in ROWS])
+    assert (quadrat.stats().compiled, quadrat.stats().fell_back) == (0, 0)
 
 
 def test_the_first_of_a_kind_is_a_warning(caplog):

@@ -286,7 +286,7 @@ COLUMNS = {
         "'input_ids' is ragged | row 0 has length 4, row 1 has length 2",
         uses(r"use (\w+\(tokenizer\))")),
     "texts": hint(PADDED, lambda: rows(4, 2, text=lambda n: "hello"),
-        "'text', row 0 is the string | name those to keep, columns=",
+        "'text', row 0 is the string | columns=[...] without it",
         gives(without("text"))),
     "rows of words": h.useless_column([*PADDED, *STACKED], "words", lambda n: ["a"] * n,
         "'words', row 0, position 0 is the string 'a'"),

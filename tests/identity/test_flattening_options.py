@@ -200,7 +200,7 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
         pad_to_multiple_of=multiple,
         padding_free=True,
         return_seq_idx=True,
-        return_flash_attn_kwargs=True,
+        kwargs_for="transformers",
         position_ids_start=2,
         **options,
     )

@@ -200,5 +200,5 @@ def test_what_it_cannot_do(tmp_path):
     evaluate_by_length(trainer_of(tmp_path))
     trainer = trainer_of(tmp_path)
     evaluate_by_length(trainer)
-    with pytest.raises(ValueError, match="it has a _get_eval_sampler of its own"):
+    with pytest.raises(ValueError, match=r"evaluates by length already: .* make the Trainer anew"):
         evaluate_by_length(trainer)

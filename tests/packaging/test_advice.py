@@ -37,6 +37,7 @@ MODULES = [builtins, np, torch, torch.utils.data, torch.autograd.forward_ad, tor
 OTHERS = {"tokenizer", "collator", "shm-size", "size", "tokenizer_object"}
 OTHERS |= {"dimension", "FlashAttention", "NumPy", "NaN", "RoPE"}
 OTHERS |= {"watch.report"}  # called in a process that is started
+OTHERS |= {"TruncationStrategy"}  # in lines of transformers
 OTHERS |= {"output_value"}  # an argument of sentence-transformers
 
 

@@ -75,6 +75,8 @@ def lengths(
     """
     if weights is not None:
         if isinstance(weights, str) and type(dataset) is list and all(isinstance(row, Mapping) for row in dataset):
+            if not any(weights in row for row in dataset):
+                raise ValueError(f"no column {weights!r}: give the name of a column, or a number for each row")
             weights = [row.get(weights) for row in dataset]
         parts = parts_of(dataset, (weights,)) if isinstance(weights, str) else [[weights]]
         return weighted(lengths(dataset, column, trim=trim, choices=choices), parts)

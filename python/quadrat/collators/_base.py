@@ -13,6 +13,7 @@ from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
+from quadrat.installed.imitated import library_of
 from quadrat.planning.compared import compared, is_due_anew, of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
@@ -198,8 +199,8 @@ def check_framework(collator: Any, framework: Any) -> None:
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
     if framework not in ("pt", "np", None) and (collator.trim or collator.pad_values or collator._is_own(())):
         raise ValueError(
-            f"{collator._replaces} makes batches for return_tensors={framework!r}, and lacks options of quadrat's that "
-            "are used here; use 'pt' or 'np', or leave these options out"
+            f"{library_of(collator._imitates)} makes batches for return_tensors={framework!r}, and lacks options of "
+            "quadrat's that are used here; use 'pt' or 'np', or leave these options out"
         )
 
 

@@ -124,8 +124,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     `label_pad_token_id`, and last in the batch. Errors name the column, the row and the lengths.
 
     Args:
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns,
-            pad_axes, dtypes: as in `DataCollatorWithPadding`.
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+            `DataCollatorWithPadding`.
+        pad_values, join_columns, pad_axes, dtypes: as there.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
@@ -215,8 +216,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
     Args:
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns,
-            pad_axes, dtypes: as in `DataCollatorWithPadding`; with `padding="max_length"`, the columns `decoder_...` of
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+            `DataCollatorWithPadding`.
+        pad_values, join_columns, pad_axes, dtypes: as there; with `padding="max_length"`, the columns `decoder_...` of
             `pad_values` are padded like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
