@@ -206,7 +206,7 @@ def summary(case: Case, name: str, taken: Mapping[str, list[Sample]]) -> dict[st
             found |= {"ratio": float(np.median(ratios)), "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist()}
         else:
             found["ratio"] = float(case.centre(values) / case.centre(others))
-        if "cpu_ns" in found and not case.facts.get("workers"):
+        if "cpu_ns" in found and "cpu_ns" in base[0] and not case.facts.get("workers"):
             by_cpu = float(np.median([one["cpu_ns"] for one in own]) / np.median([one["cpu_ns"] for one in base]))
             if not 1 / BUSY <= found["ratio"] / by_cpu <= BUSY:
                 found["busy_cpu_ratio"] = by_cpu

@@ -125,7 +125,7 @@ def test_all_ways_make_the_same_tensors(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["batching", "gather", "never_slower", "threads", "varlen"])
+@pytest.mark.parametrize("name", ["batching", "unpad", "never_slower", "threads", "varlen"])
 def test_benchmarks_run(name, tmp_path):
     done = run("-m", "benchmarks", name, "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -74,10 +74,9 @@ def lengths(
         array([6, 2])
     """
     if weights is not None:
-        if isinstance(weights, str) and type(dataset) is list and all(isinstance(row, Mapping) for row in dataset):
-            if not any(weights in row for row in dataset):
-                raise ValueError(f"no column {weights!r}: give the name of a column, or a number for each row")
-            weights = [row.get(weights) for row in dataset]
+        rows = dataset if type(dataset) is list and all(isinstance(row, Mapping) for row in dataset) else ()
+        if isinstance(weights, str) and any(weights in row for row in rows):
+            weights = [row.get(weights) for row in rows]
         parts = parts_of(dataset, (weights,)) if isinstance(weights, str) else [[weights]]
         return weighted(lengths(dataset, column, trim=trim, choices=choices), parts)
     if trim or choices:
@@ -95,8 +94,7 @@ def lengths(
 
 def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
     """Lengths and weights together. A part has the weights of some rows. Raises TypeError or ValueError."""
-    each = [as_lengths(_patches_of(part), "weights") for (part,) in parts]
-    weights: IntArray = np.concatenate([found[:0], *each])
+    weights: IntArray = np.concatenate([found[:0], *(as_lengths(_patches_of(one), "weights") for (one,) in parts)])
     if len(weights) != len(found):
         raise ValueError(f"there are {len(weights)} weights for {len(found)} rows")
     return found + weights
