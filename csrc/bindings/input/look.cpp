@@ -157,6 +157,7 @@ void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimens
     const bool is_row = (form & (lists | form_array | form_tensor)) != 0 && elements >= 0;
     if (!fits && shapes.empty() && is_row) {
         std::vector<Trailing> seen;
+        seen.reserve(rows.size());
         for (std::size_t i = 0; i < rows.size(); ++i) {
             seen.push_back(shape(i));
         }
