@@ -81,15 +81,15 @@ def online(name: str, hidden: int, steps: int, size: int, accumulated: int, **op
 
     def check() -> None:
         expected, *found = (apart(trained, way, name, hidden, steps, given, start="fork")[1] for way in WAYS)
-        np.testing.assert_allclose(found, [expected] * 2, rtol=1e-5, atol=1e-5)  # losses of about 0
+        np.testing.assert_allclose(found, [expected] * 2, rtol=1e-5, atol=3e-5)  # losses are about 0
 
     ways = {way: lambda way=way: apart(trained, way, name, hidden, steps, given, start="fork")[0] for way in WAYS}
     facts = {"rows": size * accumulated, "micro_batches": accumulated}
-    return Case(ways, facts, base="TRL", check=check, stopwatch=own, rounds=3)
+    return Case(ways, facts, base="TRL", check=check, stopwatch=own, rounds=1)  # of minutes
 
 
 def cases(*, quick: bool) -> Cases:
-    hidden, steps = (16, 2) if quick else (128, 10)
+    hidden, steps = (16, 2) if quick else (64, 10)
     make = partial(partial, online, hidden=hidden, steps=steps)
     alone = {"size": 1, "accumulated": 1, "steps_per_generation": 2, "num_generations": 2}
     several = {"size": 4, "accumulated": 8, "num_generations": 8}

@@ -141,7 +141,8 @@ def require_usual(trainer: Any, methods: Iterable[str], does: str, base: type = 
     """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
     cls = type(trainer)
     for name in methods:
-        if getattr(cls, name) is not getattr(base, name) or name in vars(trainer):
+        own = vars(trainer).get(name)
+        if getattr(cls, name) is not getattr(base, name) or not (own is None or hasattr(own, "chooses_as_before")):
             raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")
 
 

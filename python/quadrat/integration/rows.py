@@ -161,4 +161,5 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
                 said.add(str(error))
         return made
 
+    _get_train_sampler.chooses_as_before = True  # type: ignore[attr-defined]
     trainer._get_train_sampler = _get_train_sampler
