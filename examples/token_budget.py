@@ -204,7 +204,7 @@ def main() -> int:
 
     padded = quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox", seed=options.seed)
     flat = quadrat.DataCollatorForLanguageModeling(
-        tokenizer, rng="philox", seed=options.seed, padding_free=True, return_flash_attn_kwargs=True
+        tokenizer, rng="philox", seed=options.seed, padding_free=True, kwargs_for="transformers"
     )
     sampler = quadrat.TokenBudgetBatchSampler(lengths, max_tokens, seed=options.seed)
     loaders = {

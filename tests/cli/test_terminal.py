@@ -70,7 +70,6 @@ def hostile(tmp_path):
         (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"a.{HOSTILE}")),
-        (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
     ],
 )
 def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):

@@ -165,7 +165,7 @@ def warn_if_rows_mix(model: Any, collator: Any) -> None:
     if sum(one.numel() for one in model.parameters()) > _MOST_NUMBERS:
         return
     try:
-        report = check_packing(model, collator, use_cache=False)
+        report = check_packing(getattr(model, "base_model", model), collator, use_cache=False)  # of any head
     except (TypeError, ValueError):  # no model of transformers, or a collator of other columns
         return
     if not report.ok and report.differences:  # a model in parts may be unable to run before training

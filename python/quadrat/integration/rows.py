@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from transformers import Trainer
 
 from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
@@ -146,6 +147,10 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
 
     Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
     """
+    args, name = trainer.args, "_get_train_sampler"
+    groups = getattr(args, "group_by_length", False) or "length" in str(getattr(args, "train_sampling_strategy", ""))
+    if not groups and name not in vars(trainer) and getattr(type(trainer), name) is getattr(Trainer, name):
+        return  # and a Trainer that refers to itself would keep its workers until the script ends
     sampler_of, said = trainer._get_train_sampler, set()
 
     def _get_train_sampler(*given: Any, **options: Any) -> Any:

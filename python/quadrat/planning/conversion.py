@@ -26,6 +26,7 @@ _SEQUENCES = (list, tuple)
 _named = type("convert_to_tensors", (), {"_imitates": "convert_to_tensors"})()
 
 Row("convert_to_tensors", PADDING[-1:])
+Row("tokenizer_pad", PADDING[1:])  # which `by_lists` asks for before quadrat.tokenizers is loaded
 Encoding = TypeVar("Encoding")
 
 

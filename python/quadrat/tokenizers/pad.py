@@ -16,7 +16,6 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
-from quadrat.installed.imitated import PADDING, Row
 from quadrat.planning.compared import compared, is_due_anew, of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.diagnosis.values import kind_of
@@ -36,9 +35,6 @@ _NONE = type(None)
 _USUAL = frozenset(
     itertools.product((bool, str, PaddingStrategy), (int, _NONE), (int, _NONE), (str, _NONE), (bool, _NONE), (bool,))
 )
-
-
-Row("tokenizer_pad", PADDING[1:])
 
 
 def tokenizer_pad(  # noqa: PLR0917 - as in transformers
