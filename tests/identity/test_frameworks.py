@@ -71,6 +71,8 @@ def test_as_in_transformers(name, framework, by_option):
         ("DataCollatorWithFlattening", {"align_to": 4}),
         ("DataCollatorWithPadding", {"pad_values": {"words": -1}}),
         ("DataCollatorWithPadding", {"trim": True}),
+        ("DataCollatorWithPadding", {"join_columns": ("words",)}),
+        ("DataCollatorForTokenClassification", {"dtypes": {"words": "float16"}}),
     ],
 )
 def test_options_of_quadrat_are_not_lost(name, options, framework):

@@ -233,6 +233,8 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     ({"pad_values": {"x": 300}, "dtypes": {"x": "uint8"}}, [{**ROW, "x": [1]}], "'x' padded with 300.*uint8"),
     ({"dtypes": {"x": "bfloat17"}}, [{**ROW, "x": 1.0}], "dtypes: column 'x'"),
     ({"dtypes": {"input_ids": "int32"}}, [ROW], "padded by the tokenizer"),
+    ({"dtypes": {"x": "int8"}}, [{**ROW, "x": 1}, {**ROW, "x": 300}], "'x', row 1 holds a number that int8 does not"),
+    ({"dtypes": {"x": "uint8"}}, [{**ROW, "x": [1, -1]}], "'x', row 0 holds a number that uint8 does not"),
     ({"dtypes": {"x": "int64"}}, [{**ROW, "x": 0.5}], "'x' holds torch.float32, which does not convert to int64"),
     ({**PAD, "pad_axes": {"x": -1}, "trim": True}, [{**ROW, "x": IMAGE}], "trim cannot cut"),
 ]  # fmt: skip

@@ -197,7 +197,8 @@ def check_framework(collator: Any, framework: Any) -> None:
     """Raises ValueError if the options ask for a batch that is not made for this framework."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
-    if framework not in ("pt", "np", None) and (collator.trim or collator.pad_values or collator._is_own(())):
+    own = collator.trim, collator.pad_values, collator.join_columns, collator.dtypes
+    if framework not in ("pt", "np", None) and (any(own) or collator._is_own(())):
         raise ValueError(
             f"{library_of(collator._imitates)} makes batches for return_tensors={framework!r}, and lacks options of "
             "quadrat's that are used here; use 'pt' or 'np', or leave these options out"

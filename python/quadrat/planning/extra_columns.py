@@ -324,10 +324,18 @@ def _signature(row: Any) -> bytes:
 
 
 def _cast(name: str, value: Any, kind: int) -> Any:
-    """A column that the reference made, of another kind. Raises ValueError where numbers would lose their fractions."""
+    """A column that the reference made, of another kind. Raises ValueError for numbers that this kind does not hold."""
     if not hasattr(value, "dtype") or not 1 << kind_of(value.dtype) & (_converting_to(kind) | 1 << kind):
         was = getattr(value, "dtype", type(value).__name__)
-        raise ValueError(f"dtypes: column '{name}' holds {was}, which does not convert to {KINDS[kind]}: give floats")
+        raise ValueError(
+            f"dtypes: column '{name}' holds {was}, which does not convert to {KINDS[kind]}: give another dtype"
+        )
+    if "int" in KINDS[kind]:
+        limits, numbers = np.iinfo(KINDS[kind]), np.asarray(value)
+        for row, *_ in np.argwhere((numbers < limits.min) | (numbers > limits.max)):
+            raise ValueError(
+                f"dtypes: column '{name}', row {row} holds a number that {KINDS[kind]} does not: give another dtype"
+            )
     return value.astype(KINDS[kind]) if isinstance(value, np.ndarray) else value.to(torch_dtype(kind))
 
 
