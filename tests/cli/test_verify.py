@@ -89,6 +89,19 @@ def test_lines_that_ran():
     assert reached.missed(branches)[0] == []
 
 
+def test_a_last_raise_excuses_no_line_that_returns():
+    def ends_with_an_error(number):
+        if number > 1:
+            number = number + 1
+            return number
+        raise ValueError("too small")
+
+    reached = Reached([ends_with_an_error])
+    missed, others = reached.missed(ends_with_an_error)
+    assert [line.text for line in missed] == ["if number > 1:", "number = number + 1", "return number"]
+    assert [line.text for line in others] == ['raise ValueError("too small")']
+
+
 @pytest.mark.slow
 def test_planted_changes_are_seen_or_not_remembered():
     script = Path(__file__).parents[1] / "support/planted_unseen.py"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 _OTHER_FRAMEWORK = re.compile(r"(?<![a-z])(tf|tensorflow|jax|flax|mlx)(?![a-z])", re.IGNORECASE)
+_ENDS = ast.Return, ast.Yield, ast.Continue, ast.Break  # of a block, besides an error
 # Lines of tested versions that no call of what quadrat replaces runs, by function.
 _NEVER: dict[str, tuple[str, ...]] = {
     "pad_without_fast_tokenizer_warning": ("return tokenizer.pad(*pad_args, **pad_kwargs)",),
@@ -124,15 +125,16 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 @functools.cache
 def _excused(file: str) -> frozenset[int]:
-    """The lines of blocks that end in `raise`, or that only another framework than torch and NumPy runs."""
+    """The lines of blocks that only `raise` ends, or that only another framework than torch and NumPy runs."""
     found: set[int] = set()
 
     def walk(block: list[Any], excused: bool) -> None:
-        excused = excused or isinstance(block[-1], ast.Raise)
+        ends = (isinstance(one, _ENDS) for node in block for one in ast.walk(node))
+        excused = excused or (isinstance(block[-1], ast.Raise) and not any(ends))
         for node in block:
             if isinstance(node, ast.Assert) and node.msg is not None:
                 found.update(range(node.msg.lineno, (node.msg.end_lineno or 0) + 1))
-            if excused:
+            if excused or isinstance(node, ast.Raise):
                 found.update(range(node.lineno, node.end_lineno + 1))
             other = isinstance(node, ast.FunctionDef) and _OTHER_FRAMEWORK.search(node.name)
             other = other or (isinstance(node, ast.If) and _OTHER_FRAMEWORK.search(ast.unparse(node.test)))
