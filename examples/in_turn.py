@@ -40,7 +40,7 @@ def clocks() -> tuple[float, float]:
 
 
 class Turn:
-    """What one of several threads has of its own. It works while it is the first of `ring`."""
+    """The generators and clocks of one of several threads. It works while it is the first of `ring`."""
 
     def __init__(self, ring: deque[Turn]) -> None:
         self.ring, self.gate, self.is_cancelled = ring, threading.Semaphore(0), False

@@ -75,7 +75,7 @@ def differences(reference: Outcome, other: Outcome) -> list[str]:
 
 
 def were_disturbed(reference: Outcome, other: Outcome) -> bool:
-    """Whether the clocks disagree on the gain, because another program used the machine."""
+    """True if the gain in time and in CPU time differ by a quarter: another program used the machine."""
     wall, processor = (reference.by(clock).epoch / other.by(clock).epoch for clock in (WALL, PROCESSOR))
     return max(wall, processor) > BUSY * min(wall, processor)
 

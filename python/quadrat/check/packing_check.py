@@ -117,7 +117,7 @@ def check_packing(model: Any, collator: Any, **kwargs: Any) -> PackingReport:
 
 
 def _of_positions(name: str, packed: Packed, inner: Any) -> PackingReport:
-    """What a CPU can measure of a model with FlashAttention: a row with the positions of the batch."""
+    """The report on a model with FlashAttention on a CPU, which measures one row with the positions of the batch."""
     unmeasured = "FlashAttention runs on a GPU alone; move the model there to know whether it gets boundaries"
     difference, tolerance = packed.of_positions(packed.batch.get("position_ids"))
     if difference <= tolerance:

@@ -88,7 +88,7 @@ def _of_trainer() -> str | None:
 
 
 def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> Promise | str:
-    """What an option saves of a loop's batches; or why that is not known. trims: whether batches are trimmed."""
+    """The tokens that an option saves of a loop's batches, or a reason why none are estimated. trims: with --trim."""
     if loop == TRAINING and option == BY_LENGTH:
         return "a loader that does not shuffle keeps its rows in order"
     if option not in _OPTIONS:

@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the line."""
         return linecache.getline(self.file, self.number).strip()
 
     def __str__(self) -> str:
