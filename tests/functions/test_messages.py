@@ -81,6 +81,7 @@ def masked(**options):
             "batch must be an int, not 2.0",
         ),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
+        (OverflowError, lambda: quadrat.pad(HALF, padding_value=2049), "does not fit the dtype float16; give 2049.0"),
         (OverflowError, lambda: quadrat.pad(BYTES, padding_value=-100), "does not fit the dtype torch.float8_e4m3fn"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=10**400), "does not fit"),
         (OverflowError, lambda: quadrat.pad([[1.0], [2.0, 3.0]], padding_value=1e300, dtype="float32"), "float32"),

@@ -231,6 +231,8 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     ({"pad_axes": {"m": "x"}}, [{**ROW, "x": IMAGE}], "'m' is the mask of 'x'"),
     ({"pad_values": {"x": 1e6}, "dtypes": {"x": "float16"}}, [{**ROW, "x": [1.0]}], "'x' padded with 1000000.*float16"),
     ({"pad_values": {"x": 300}, "dtypes": {"x": "uint8"}}, [{**ROW, "x": [1]}], "'x' padded with 300.*uint8"),
+    ({"pad_values": {"x": 2049}}, [{**ROW, "x": np.ones(1, np.float16)}], "'x' padded with 2049: .*float16"),
+    ({"pad_values": {"x": 1e6}}, [{**ROW, "x": np.ones(1, np.float16)}], "'x' padded with 1000000.0: .*float16"),
     ({"dtypes": {"x": "bfloat17"}}, [{**ROW, "x": 1.0}], "dtypes: column 'x'"),
     ({"dtypes": {"input_ids": "int32"}}, [ROW], "padded by the tokenizer"),
     ({"dtypes": {"x": "int8"}}, [{**ROW, "x": 1}, {**ROW, "x": 300}], "'x', row 1 holds a number that int8 does not"),

@@ -18,7 +18,7 @@ from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
-from quadrat.support.kinds import BOOL, INT64, Framework
+from quadrat.support.kinds import BOOL, INT64, KINDS, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 
@@ -192,9 +192,9 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
 
 def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
     pad_values = getattr(collator, "pad_values", None)
-    if pad_values is not None and step[0] in pad_values and step[2] != col.PAD_AXES:
-        said = f"padded with {pad_values[step[0]]!r}: {col.explain(failure)}"
-        raise ValueError(f"pad_values: column '{step[0]}' {said}")
+    if pad_values is not None and step[0] in pad_values and (step[2] != col.PAD_AXES or failure[1] < 0):
+        why = col.explain(failure) if failure[1] >= 0 else f"it does not fit the dtype {KINDS[step[3]]}"
+        raise ValueError(f"pad_values: column '{step[0]}' padded with {pad_values[step[0]]!r}: {why}")
     return step_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
 
 

@@ -18,7 +18,7 @@ from quadrat.planning.remembering import guarded_options
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
-from quadrat.support.kinds import Framework
+from quadrat.support.kinds import BFLOAT16, FLOAT16, Framework
 from quadrat.support.memory import interop
 from quadrat.support.tensors import NotOnCpu
 
@@ -81,6 +81,9 @@ _REMEDIES = {
     _core.CODES.CHANGED: "do not change rows while they are collated",
     _core.CODES.WRONG_LENGTH: "give one number for each token",
 }
+
+
+_TOO_LARGE: Failure = (_core.CODES.OUT_OF_RANGE, -1, -1)
 
 
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
@@ -167,6 +170,10 @@ class Spec(NamedTuple):
         except FallBack as reason:
             return (), {}, None, reason.args
         values = {name: _plain(value) for name, value in values.items()}
+        for step in steps:
+            if step[3] in (FLOAT16, BFLOAT16) and not _fits(values.get(step[0]), step[3]):
+                failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
+                return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
 
 
@@ -174,6 +181,15 @@ def _plain(value: Any) -> Any:
     if type(value) in (int, float) or not isinstance(value, (numbers.Real, np.bool_)):
         return value
     return fill_value(value, None)
+
+
+def _fits(padding: Any, kind: int) -> bool:
+    """True if a number, or the first of what pads on axes, fits a float of two bytes; also where there is none."""
+    number = padding[0] if type(padding) is tuple else padding
+    try:
+        return number is None or not isinstance(number, numbers.Real) or fill_value(number, kind) is not None
+    except OverflowError:
+        return False
 
 
 def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> Any:

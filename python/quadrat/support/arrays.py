@@ -159,6 +159,7 @@ def is_kept(number: Any, stored: Any) -> bool:
 
 # From here on numbers round to infinity.
 _BEYOND = {FLOAT16: 65520.0, FLOAT32: 2.0**128 - 2.0**103, BFLOAT16: 2.0**128 - 2.0**119}
+_DIGITS = {FLOAT16: 11, BFLOAT16: 8}  # binary ones; an int with more of them is rounded
 
 
 def fill_value(value: Any, kind: int | None) -> Any:
@@ -166,6 +167,10 @@ def fill_value(value: Any, kind: int | None) -> Any:
     if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
         return bool(value)
     if isinstance(value, numbers.Integral):
+        whole = abs(int(value))
+        if kind in _DIGITS and whole.bit_length() - (whole & -whole).bit_length() >= _DIGITS[kind]:
+            hint = f"; give {float(value)} to round it" if whole < _BEYOND[kind] else ""
+            raise OverflowError(f"padding_value={value!r} does not fit the dtype {KINDS[kind]}{hint}")
         return int(value)
     if isinstance(value, numbers.Real):
         number = float(value)
