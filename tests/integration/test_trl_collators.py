@@ -409,7 +409,7 @@ def test_is_compiled_after_batches_that_are_compared(name, compares):
 
 
 def test_pad_is_compiled_after_calls_that_are_compared(compares, monkeypatch):
-    vars(padding._named).pop("_quadrat_compared", None)
+    vars(padding._function).pop("_quadrat_compared", None)
     rows = [torch.tensor([1, 2]), torch.tensor([3])]
     expected = ours.pad(rows)
     for _ in range(33):

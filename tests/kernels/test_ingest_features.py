@@ -17,7 +17,7 @@ from transformers import BatchEncoding, BatchFeature
 
 from quadrat import _core
 from quadrat.planning import plan_cache
-from quadrat.planning.plan_cache import CALL
+from quadrat.planning.facts import CALL
 from quadrat.support import columns as ingest
 from quadrat.support import memory
 from quadrat.support.columns import BatchLayout

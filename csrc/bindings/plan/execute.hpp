@@ -83,13 +83,15 @@ struct BatchLayout {
     // The column that has the lengths of the documents in each row; -1: a row is one. Positions, sequences, bounds, the
     // longest and separators are then those of documents.
     std::int64_t seq_lengths = -1;
+    py::object ignored;  // of shifted rows: the token in whose place the separator is, too; or None
 
     bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
     // References to the fields, in the order of the tuples that Python has.
     template <typename Layout>
     static auto fields(Layout& of) {
         return std::tie(of.width, of.multiple_of, of.side, of.separator, of.start, of.align_to, of.total,
-                        of.continue_positions, of.choices, of.completions, of.prompts, of.batched, of.seq_lengths);
+                        of.continue_positions, of.choices, of.completions, of.prompts, of.batched, of.seq_lengths,
+                        of.ignored);
     }
     // What `layout_of` makes this layout of.
     py::tuple as_tuple() const {

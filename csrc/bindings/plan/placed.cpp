@@ -170,9 +170,11 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         (!whole && column.total != columns_.at(0).total)) {
         return {Code::wrong_length};
     }
-    std::uint64_t fill = 0, separator = 0;
+    std::uint64_t fill = 0, separator = 0, ignored = 0;
+    const bool ignores = shifts && step.kind == Kind::int64 && !layout_.ignored.is_none();
     if ((filled(step) < extent && !decode_number(value(step).ptr(), step.kind, &fill)) ||
-        (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
+        (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator)) ||
+        (ignores && !decode_number(layout_.ignored.ptr(), step.kind, &ignored))) {
         return {Code::out_of_range};
     }
     const std::vector<std::int64_t>& lengths = sequences(column);
@@ -201,7 +203,12 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         }
     }
     status = status ? fill_ends(span_of(start), lengths.data(), column.inner, step.kind, &fill, out, extent) : status;
-    return status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
+    status = status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
+    if (status && ignores) {
+        auto* const labels = static_cast<std::uint64_t*>(out);
+        std::replace(labels, labels + extent, ignored, separator);
+    }
+    return status;
 }
 
 // The lengths of all chains, completion by completion; known after the first call, as all steps have the same.

@@ -81,7 +81,7 @@ public:
     void traverse(Visitor& visit) const {
         guard_.traverse(visit);
         visit(spec_, interop_owner_, names_, optional_, joined_, dense_, absent_, only_, main_, plain_,
-              layout_.separator, wrapper_, attributes_, deferred_, check_, finish_, refusal_);
+              layout_.separator, layout_.ignored, wrapper_, attributes_, deferred_, check_, finish_, refusal_);
         for (const auto& place : decisions_) {
             const Decision* const decision = place.load(std::memory_order_acquire);
             if (decision == nullptr) {

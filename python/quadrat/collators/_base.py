@@ -14,11 +14,13 @@ from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed.imitated import library_of
-from quadrat.planning.compared import compared, is_due_anew, of_recipes
+from quadrat.planning.compared import of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
-from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back, require_known
-from quadrat.planning.plan_cache import own_facts, remember_fallback
+from quadrat.planning.facts import own_facts
+from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
+from quadrat.planning.making import make
+from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
 
@@ -105,43 +107,40 @@ class Collator(Remembering):
         """The batch where recipes have none: `outcome` is None, why it falls back, or () if it is to be compared."""
         check_framework(self, framework)
         rows, facts = features, own_facts(self)
+
+        def reference(given: Any) -> Any:
+            return self._fallback(given, framework)(given)
+
         try:
             rows = self._normalise(features)
             run = self.__dict__.get(self._memory_of(framework))
             if outcome is None and rows is not features and run is not None:
                 outcome = run(self, rows)
-            if type(outcome) is tuple and outcome and self._is_own(rows):
+                if outcome is not None and type(outcome) is not tuple:
+                    return self._emit(outcome)
+            if outcome and self._is_own(rows):
                 outcome = None  # nobody else can make it: a new plan says why
-            match outcome:
-                case None:
-                    self._require_possible(rows, framework)
-                    make: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-                    compares = is_due_anew(self, rows, framework)
-                case ():
-                    make, compares = functools.partial(of_recipes, run, self), True
-                case (reason, remedy):
-                    raise FallBack(reason, remedy)
-                case batch:
-                    return self._emit(batch)
-            if compares and not self._is_own(rows):
-                return self._emit(compared(self, rows, make, self._fallback(rows, framework)))
-            return self._emit(make(rows))
+            if outcome is None:
+                self._require_possible(framework)
+            ours: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
+            ours = ours if outcome is None else functools.partial(of_recipes, run, self)
+            is_own = functools.partial(self._is_own, rows)
+            return self._emit(make(self, rows, framework, ours, reference, outcome=outcome, is_own=is_own))
         except FallBack as error:
             why: Why = error.args
             if isinstance(error, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
                 remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
-        return self._emit(fall_back(self, self._fallback(rows, framework), rows, why))
+        return self._emit(fall_back(self, reference, rows, why))
 
-    def _require_possible(self, rows: Any, framework: Any) -> None:
+    def _require_possible(self, framework: Any) -> None:
         """Raises FallBack, or an error of invalid options, where no plan can make the batch."""
         if framework not in ("pt", "np"):
             raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                 f"return_tensors={framework!r}", OTHER_TENSORS
             )
         self._check_options()
-        require_known(self._imitates, framework, lambda: self._is_own(rows))
 
 
 class MixinCollator(Collator, DataCollatorMixin):

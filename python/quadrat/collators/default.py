@@ -14,8 +14,9 @@ from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.installed.imitated import Row, code_of
+from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
-from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import FLOAT32, INT64, Framework, torch_has
 
@@ -82,7 +83,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     def _plan(self, features: Any, framework: Any) -> Any:
         spec = Spec(framework, _plan_columns, hold=_reference_column, facts=own_facts(self))
-        return make(self, spec, features)
+        return spec.make(self, features)
 
 
 _function = type("default_data_collator", (DefaultDataCollator,), {})()  # logs show its name

@@ -18,6 +18,7 @@ from quadrat.installed.imitated import Row, code_of
 from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.extra_columns import check_pad_values
+from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
     FallBack,
     first_feature,
@@ -27,7 +28,6 @@ from quadrat.planning.fallback import (
     said,
 )
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
-from quadrat.planning.plan_cache import columns_facts, joined_facts, make, own_facts
 
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
@@ -180,7 +180,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
         }
         spec = flat_spec(plan, deferred=self.deferred and not self.scalar_labels, **options)
-        return make(self, spec, features)
+        return spec.make(self, features)
 
     def _has_other_keys(self) -> bool:
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())

@@ -21,9 +21,10 @@ from quadrat.installed.imitated import PADDING, Row, code_of
 from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
+from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import LACKS, flatten, padding_free_plan
-from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions, joined_facts, make, padding_facts
+from quadrat.planning.padded import PadOptions
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
 
@@ -33,7 +34,7 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    return make(collator, padded.padded_spec(collator, framework, options, facts=facts, **own), features)
+    return padded.padded_spec(collator, framework, options, facts=facts, **own).make(collator, features)
 
 
 for _name, *_more in (

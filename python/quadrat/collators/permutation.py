@@ -16,8 +16,9 @@ from quadrat.installed import originals
 from quadrat.installed.imitated import BARE_ROWS, Row, code_of
 from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
+from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer, require_known
-from quadrat.planning.plan_cache import check_device, padding_facts
+from quadrat.planning.plan_cache import check_device
 from quadrat.support.columns import explain
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.kinds import FLOAT32, INT64, Framework

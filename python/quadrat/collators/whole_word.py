@@ -16,7 +16,7 @@ from quadrat.installed.imitated import BARE_ROWS, Row, code_of
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
 from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
-from quadrat.planning import plan_cache
+from quadrat.planning.facts import ABSENT, ATTRIBUTE, ENTRY, OWN_ABSENT, TYPE, Fact, joined_facts, own_facts
 from quadrat.planning.fallback import NO_FEATURES, FallBack, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
@@ -146,24 +146,24 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
     return {"input_ids": pad_id, "labels": _labels(collator, key.framework, pad_id, joined=len(key.names) > 1)}
 
 
-def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
+def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
     """All that `_values` depends on besides the batch; None where that is not known."""
     cls, tokenizer = type(collator), collator.tokenizer
     state, names = getattr(tokenizer, "__dict__", {}), ("pad_token", "pad_token_id")
     masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
-    known = plan_cache.joined_facts(plan_cache.own_facts(collator), masked)
+    known = joined_facts(own_facts(collator), masked)
     if known is None or "padding_side" not in state or any(hasattr(type(tokenizer), name) for name in names):
         return None
     return (
         *known,
-        *((plan_cache.OWN_ABSENT, None, name, None) for name in _METHODS),
-        *((plan_cache.ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
-        (plan_cache.TYPE, tokenizer, None, type(tokenizer)),
-        (plan_cache.ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
-        (plan_cache.ABSENT, state, "_convert_id_to_token", None),
-        *((plan_cache.ABSENT, state, name, None) for name in names),
-        (plan_cache.ENTRY, state, "padding_side", state["padding_side"]),
-        (plan_cache.ATTRIBUTE, random, "shuffle", random.shuffle),
+        *((OWN_ABSENT, None, name, None) for name in _METHODS),
+        *((ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
+        (TYPE, tokenizer, None, type(tokenizer)),
+        (ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
+        (ABSENT, state, "_convert_id_to_token", None),
+        *((ABSENT, state, name, None) for name in names),
+        (ENTRY, state, "padding_side", state["padding_side"]),
+        (ATTRIBUTE, random, "shuffle", random.shuffle),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, ignoring, make, view
+from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, make, view
 from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_on_cpu
 from quadrat.ragged.shown import table
 from quadrat.support import gpu
@@ -81,10 +81,6 @@ class DeferredBatch(Mapping[str, Any]):
         batch: DeferredBatch = object.__new__(cls)
         batch._fill(buffer, plan, held)
         return batch
-
-    def ignoring(self, token_id: int) -> DeferredBatch:
-        """The same batch with -100 in place of an id in `labels`."""
-        return self._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
 
     def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
         """The batch on a device.
@@ -208,7 +204,7 @@ class DeferredBatch(Mapping[str, Any]):
             labels, source = masked
             name, place, _ = ids[source]
             made[labels] = self._mask(plan.masking, place, made[name])
-        return ignoring(plan, made)
+        return made
 
     def _add_to(self, columns: _core.Columns, place: Parts, kind: int) -> None:
         base = address_of(self._buffer)

@@ -54,7 +54,6 @@ class DeferredPlan(NamedTuple):
     rows: int
     options: tuple[Any, ...]  # the fields of `BatchLayout`
     masking: Masking | None = None  # of the ids that labels come from
-    ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
 def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
@@ -71,7 +70,10 @@ def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
         add = launches.add_flat if action in _SOURCES else launches.add_padded
         add(source, action, kind, place, made[name])
     launches.launch()
-    return ignoring(plan, made)
+    ignored = plan.options[-1] if plan.options else None
+    if ignored is not None and "labels" in made:
+        made["labels"].masked_fill_(made["labels"] == ignored, -100)
+    return made
 
 
 # What each action is to flatten_columns.
@@ -171,10 +173,3 @@ def elements(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
 def view(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """An output that lies in the buffer as it is."""
     return elements(buffer, place, kind).view(place.shape)
-
-
-def ignoring(plan: DeferredPlan, made: dict[str, Any]) -> dict[str, Any]:
-    """The outputs, once labels ignore what they are to ignore."""
-    if plan.ignored is not None and "labels" in made:
-        made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)
-    return made

@@ -50,6 +50,10 @@ class Row:
         """The library whose code it stands for."""
         return library_of(self.name)
 
+    def function(self, shown: str) -> Any:
+        """What batches of a function are compared, counted and logged for, as for a collator. shown: its name."""
+        return type(shown, (), {"_imitates": self.name})()
+
 
 TABLE: dict[str, Row] = {}  # of all modules that are loaded; see quadrat.integration.table
 CODE: dict[str, Any] = {}  # by name; None where this version has none. Guards detect patches that come later.

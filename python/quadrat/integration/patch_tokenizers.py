@@ -11,7 +11,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
-from quadrat.planning.plan_cache import PadOptions
+from quadrat.planning.padded import PadOptions
 from quadrat.tokenizers.pad import becomes_lists, pad_or_fall_back
 
 

@@ -17,11 +17,22 @@ from quadrat.masking import philox
 from quadrat.masking.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
-from quadrat.planning import plan_cache
+from quadrat.planning.facts import (
+    ABSENT,
+    ATTRIBUTE,
+    CALL,
+    ENTRY,
+    ITEMS,
+    OWN,
+    OWN_ABSENT,
+    Fact,
+    padding_facts,
+    token_facts,
+)
 from quadrat.planning.fallback import FallBack, first_feature, require_known, rounded_up, said
 from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
-from quadrat.planning.padded import padded_spec, require_tokenizer
-from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
+from quadrat.planning.padded import PadOptions, padded_spec, require_tokenizer
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, check_device, planned
 from quadrat.ragged import Ragged
 from quadrat.support import columns as col
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
@@ -34,7 +45,7 @@ MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     """The batch of `DataCollatorForLanguageModeling`. Raises FallBack where it cannot be proven."""
-    facts = plan_cache.padding_facts(collator)
+    facts = padding_facts(collator)
     if collator.padding_free:
         return _flattened(collator, features, framework, facts)
     require_tokenizer(collator.tokenizer)
@@ -63,8 +74,8 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
     else:
         absent = () if apart or has_offsets or collator.whole_word_mask else ("offset_mapping",)
-        options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
-        batch = make(collator, padded_spec(collator, framework, options, absent=absent, **own), features)
+        options = PadOptions(pad_to_multiple_of=multiple)
+        batch = padded_spec(collator, framework, options, absent=absent, **own).make(collator, features)
     if apart:
         return _mask_apart(collator, batch, framework)
     if "offset_mapping" in batch:
@@ -72,7 +83,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     return batch
 
 
-def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[plan_cache.Fact, ...] | None) -> Any:
+def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[Fact, ...] | None) -> Any:
     if collator.mlm and is_packed(features):
         features = documents_of(features)
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
@@ -88,19 +99,14 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     labelling = Labelling(functools.partial(masked_labels, framework), omits=omits, facts=drawn)
     plan = padding_free_plan(collator, features, framework, labels=labels, labelling=labelling)
     if not collator.mlm:
-        pad_id = collator.tokenizer.pad_token_id
-        ignores = collator.mask_padding == "token" and pad_id is not None
-        finish = functools.partial(_without_padding_tokens, pad_id) if ignores else None
-        more = {"facts": facts, "only": plan.only, "finish": finish}
-        return flatten(collator, features, plan._replace(labelling=NO_LABELS), **more)
+        ignored = collator.tokenizer.pad_token_id if collator.mask_padding == "token" else None
+        plan = plan._replace(labelling=NO_LABELS, layout=plan.layout._replace(ignored=ignored))
+        return flatten(collator, features, plan, facts=facts, only=plan.only)
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        return make(
-            collator,
-            flat_spec(plan, deferred=collator.deferred, facts=facts, only=(*ATTENTION, *plan.own.joined)),
-            features,
-        )
+        more = {"facts": facts, "only": (*ATTENTION, *plan.own.joined)}
+        return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
         if collator.whole_word_mask:
             raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason
@@ -111,17 +117,6 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     if isinstance(batch, DeferredBatch):
         batch = batch.to("cpu")
     return {"input_ids": None, "labels": None, **_mask_apart(masker, batch, framework)}
-
-
-def _without_padding_tokens(pad_id: int, collator: Any, batch: Any, features: Any) -> Any:
-    if isinstance(batch, DeferredBatch):
-        return batch.ignoring(pad_id)
-    labels = batch["labels"]
-    if isinstance(labels, np.ndarray):
-        labels[labels == pad_id] = -100
-    else:
-        labels.masked_fill_(labels == pad_id, -100)
-    return batch
 
 
 def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...]) -> Labelling:
@@ -227,7 +222,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     return mask_id, vocab_size, ids
 
 
-def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[plan_cache.Fact, ...] | None:
+def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] | None:
     """The facts that masking depends on besides the collator's fields and the padding; None where not known."""
     tokenizer = collator.tokenizer
     cls, state = type(tokenizer), getattr(tokenizer, "__dict__", {})
@@ -235,29 +230,29 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[pla
     if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
         return None
     extra = [value for value in (state.get("_extra_special_tokens"), *special.values()) if isinstance(value, list)]
-    tokens = plan_cache.token_facts(tokenizer, tokenizer.all_special_tokens)
+    tokens = token_facts(tokenizer, tokenizer.all_special_tokens)
     if tokens is None:
         return None
     attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
-    found: list[plan_cache.Fact] = [
-        (plan_cache.OWN_ABSENT, None, method, None),
-        (plan_cache.ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
+    found: list[Fact] = [
+        (OWN_ABSENT, None, method, None),
+        (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
         *length_facts(tokenizer),
         *tokens,
-        (plan_cache.ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
-        (plan_cache.ITEMS, attributes, None, tuple(attributes)),
-        *((plan_cache.ENTRY, special, name, value) for name, value in special.items()),
-        *((plan_cache.ABSENT, special, name, None) for name in attributes if name not in special),
-        *((plan_cache.ITEMS, value, None, tuple(value)) for value in extra),
-        (plan_cache.ABSENT, state, "get_special_tokens_mask", None),
-        (plan_cache.ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
+        (ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
+        (ITEMS, attributes, None, tuple(attributes)),
+        *((ENTRY, special, name, value) for name, value in special.items()),
+        *((ABSENT, special, name, None) for name in attributes if name not in special),
+        *((ITEMS, value, None, tuple(value)) for value in extra),
+        (ABSENT, state, "get_special_tokens_mask", None),
+        (ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
     ]
     if "_extra_special_tokens" in state:
-        found.append((plan_cache.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
+        found.append((ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
     if getattr(collator, "rng", "torch") == "philox":
-        found.append((plan_cache.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
+        found.append((OWN, None, "_quadrat_epoch", collator._shared_epoch()))
     elif framework == "pt":  # probabilities are of the default dtype
-        found.append((plan_cache.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
+        found.append((CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
     return tuple(found)
 
 
@@ -272,7 +267,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         require_known(twin, framework)
         if imitated.compares(twin):
             return None
-        plan_cache.check_device(framework)
+        check_device(framework)
         if collator.whole_word_mask and offsets is None:
             return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORD_FORMATS.NONE)
@@ -322,9 +317,9 @@ def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
         raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
     spec = spec._replace(bare=bare, optional=None if bare else spec.optional)
     if type(features) is not Ragged:
-        return make(collator, spec, features)
+        return spec.make(collator, features)
     collected = _core.collect(rows_of_columns({MAIN: features}), None, interop())
-    return make(collator, spec, features, collected and collected[1])
+    return spec.make(collator, features, collected and collected[1])
 
 
 @planned

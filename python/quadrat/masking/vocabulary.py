@@ -19,8 +19,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.installed.behaviour import counting_copies_the_vocabulary
+from quadrat.planning.facts import CALL, ENTRY, Fact
 from quadrat.planning.fallback import FallBack
-from quadrat.planning.plan_cache import CALL, ENTRY, Fact
 
 # The role of a token in the words of its row, as bits.
 _PIECES = _core.WORD_PIECES

@@ -81,23 +81,30 @@ def of_reference() -> bool:
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 
-def is_due(collator: Any, columns: _core.Columns, names: tuple[str, ...], *kind: Any) -> bool:
-    """True if a batch of columns is to be compared; counts it, as recipes do: see plan/comparisons.hpp."""
-    known: dict[Any, _core.Comparisons] = vars(collator).setdefault("_quadrat_compared", {})
+class Looked(NamedTuple):
+    """What is given, looked at: its columns."""
+
+    names: tuple[str, ...]
+    columns: _core.Columns
+    framework: Any
+    kind: Any = None  # what else tells kinds of batches apart
+
+
+def is_due(subject: Any, given: Any, framework: Any) -> bool:
+    """True if a batch that no recipe is for is to be compared; counts it, as recipes do: see plan/comparisons.hpp.
+
+    given: features, or a tuple that has the fields of `Looked`.
+    """
+    if not (isinstance(given, tuple) and hasattr(given, "columns")):
+        found = _core.collect(given, None, interop())
+        if found is None or not found[0]:
+            return True
+        given = Looked(*found, framework)
+    known: dict[Any, _core.Comparisons] = vars(subject).setdefault("_quadrat_compared", {})
     if len(known) > _MOST_KINDS:
         known.clear()
-    return known.setdefault((names, *kind), _core.Comparisons()).is_due(columns, names)
-
-
-def is_due_anew(collator: Any, features: Any, framework: Any) -> bool:
-    """True if a batch that no recipe is for is to be compared: another kind, or one that is not remembered."""
-    if not imitated.compares(collator._imitates):
-        return False
-    found = _core.collect(features, None, interop())
-    if found is None or not found[0]:
-        return True
-    names, columns = found
-    return is_due(collator, columns, names, framework, columns.signature(0, 1))
+    kind = given.names, given.columns.signature(0, 1), framework, given.kind
+    return known.setdefault(kind, _core.Comparisons()).is_due(given.columns, given.names)
 
 
 def _copied(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,14 @@ from transformers.utils.generic import to_numpy
 from quadrat import _core
 from quadrat.input.items import as_columns
 from quadrat.input.rows import Rows, each_of, plain
-from quadrat.installed import imitated, originals
+from quadrat.installed import originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.installed.imitated import Row, code_of
 from quadrat.planning import fallback
-from quadrat.planning.compared import compared, is_due, of_reference
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import FallBack, log_once, or_fall_back, raise_saying, require_known, rounded_up, said
-from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, planned
+from quadrat.planning.fallback import FallBack, Why, or_fall_back, rounded_up, said
+from quadrat.planning.making import call
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
 from quadrat.support.memory import address_of, interop
@@ -32,17 +33,14 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _FLOAT64 = np.dtype(np.float64)
 _NONE = type(None)
-_noted: Any = type("FeaturePad", (), {"_imitates": "feature_pad"})()  # what batches are compared or logged for
-
-
-Row(
+_function = Row(
     "feature_pad",
     code_of(
         *(f"SequenceFeatureExtractor.{name}" for name in ("pad", *_PARTS)),
         *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
         home="feature_extraction_sequence_utils",
     ),
-)
+).function("FeaturePad")
 
 
 class FeaturePadOptions(NamedTuple):
@@ -63,19 +61,17 @@ def feature_pad(
 
     mask_kind: of an attention mask that is made; the reference's is int32. name: the only column of rows to take.
     """
-    try:
-        if not of_reference():
-            return _padded(extractor, inputs, options, mask_kind, name)
-    except FallBack as reason:
-        why = reason.args
-        log_once(_noted, why, counts=False)
-    else:
-        why = ("",)
-    rows = plain(inputs) if name is None else only(inputs, name)
-    try:
+
+    def reference(given: Any) -> Any:
+        rows = plain(given) if name is None else only(given, name)
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
-    except TypeError as error:  # of rows that NumPy has no dtype for
-        raise_saying(error, said(*why) if "bfloat16" in why[0] else None)
+
+    def hint(why: Why) -> str | None:
+        return said(*why) if "bfloat16" in why[0] else None  # NumPy has no dtype for such rows
+
+    look = functools.partial(_look, extractor, options, name)
+    write = functools.partial(_padded, extractor, options, mask_kind, counts=name is None)
+    return call(_function, inputs, look, write, reference, hint=hint)
 
 
 def only(rows: Any, name: str) -> list[dict[str, Any]]:
@@ -83,34 +79,21 @@ def only(rows: Any, name: str) -> list[dict[str, Any]]:
     return [{name: row[name]} for row in each_of(rows)]
 
 
-def _padded(
-    extractor: Any,
-    inputs: Any,
-    options: FeaturePadOptions,
-    mask_kind: int = INT32,
-    name: str | None = None,
-    *,
-    compares: bool = True,
-) -> Any:
-    main = _main_of(extractor)
-    strategy, limit = _strategy(extractor, options)
+def _look(extractor: Any, options: FeaturePadOptions, name: str | None, inputs: Any) -> _Batch:
+    main, strategy = _main_of(extractor), _strategy(extractor, options)
     of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
     batch = _of_columns(inputs, main) if of_columns else _of_rows(inputs, main, name)
-    index = batch.names.index(main)
     framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
     if framework is None:
         raise FallBack(f"return_tensors={options.return_tensors!r}", fallback.OTHER_TENSORS)
-    require_known(_noted._imitates, framework)
-    if compares and imitated.compares(_noted._imitates):
-        kind = type(extractor), framework, batch.columns.signature(index, 1), options[:1] + options[2:]
-        if is_due(_noted, batch.columns, tuple(batch.names), *kind):
-            return compared(
-                _noted,
-                inputs if name is None else only(inputs, name),
-                lambda given: _padded(extractor, given, options, compares=False),
-                lambda given: originals.FEATURE_PAD(extractor, given, **options._asdict()),
-                explains=False,
-            )
+    kind = type(extractor), options[:1] + options[2:]
+    return batch._replace(framework=framework, kind=kind, main=main, strategy=strategy)
+
+
+def _padded(
+    extractor: Any, options: FeaturePadOptions, mask_kind: int, inputs: Any, batch: _Batch, *, counts: bool
+) -> BatchFeature:
+    main, index, (strategy, limit) = batch.main, batch.names.index(batch.main), batch.strategy
     if options.truncation and batch.columns.longest(index) > limit:
         batch = _cut(batch, main, limit)
     pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)
@@ -129,8 +112,8 @@ def _padded(
             raise FallBack("float64 that the reference does not round", "give numpy.float32")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
-    spec = Spec(framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
-    made = make(extractor, spec, inputs, batch.columns, counts=name is None)
+    spec = Spec(batch.framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
+    made = spec.make(extractor, inputs, batch.columns, counts=counts)
     for at in floats:
         _require_rounded(made[batch.names[at]])
     if batch.converted is not None:
@@ -166,11 +149,16 @@ def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
 
 
 class _Batch(NamedTuple):
+    """A `Looked` with more fields."""
+
     names: tuple[str, ...]
     columns: _core.Columns
     framework: Framework | None  # that the rows of the column to pad by ask for
+    kind: Any = None
     values: Any = None  # gives the rows of a column by its name; None where they lie in Arrow
     converted: dict[str, Any] | None = None  # what the reference puts into its input, in place of its columns
+    main: str = ""  # the column to pad by
+    strategy: tuple[Any, int] = (PaddingStrategy.DO_NOT_PAD, 0)  # how to pad, and `max_length`
 
 
 def _of_columns(inputs: Any, main: str) -> _Batch:
@@ -186,7 +174,8 @@ def _of_columns(inputs: Any, main: str) -> _Batch:
         values = converted.values()
         columns = _columns_of([[np.ascontiguousarray(a) if np.ndim(a) > 1 else a for a in rows] for rows in values])
     known = type(first) in (int, float, bool, list, tuple) or isinstance(first, np.ndarray)
-    return _Batch(tuple(data), columns, "pt" if is_tensor(first) else "np" if known else None, converted.get, converted)
+    framework: Framework | None = "pt" if is_tensor(first) else "np" if known else None
+    return _Batch(tuple(data), columns, framework, None, converted.get, converted)
 
 
 def _as_arrays(value: Any) -> Any:
@@ -217,7 +206,7 @@ def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
     if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
         raise FallBack("the input is not a list of plain dicts with the same keys", f"give each '{main}'")
     framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] & col.TENSOR else "np"
-    return _Batch(*found, framework, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
+    return _Batch(*found, framework, None, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
 
 
 def _cut(batch: _Batch, main: str, limit: int) -> _Batch:

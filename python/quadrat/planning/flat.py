@@ -15,7 +15,7 @@ from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, extra_kind, joined_columns
 from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
-from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, make, planned
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
@@ -167,7 +167,7 @@ def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
     features raises, or a ValueError that says what to give.
     """
     try:
-        return make(collator, flat_spec(plan, deferred=collator.deferred, **more), features)
+        return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
         if plan.packed:
             raise

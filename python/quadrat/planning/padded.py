@@ -13,14 +13,30 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
-from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
+from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, KINDS, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
+
+
+class PadOptions(NamedTuple):
+    """How a collator asks its tokenizer to pad; the defaults are those of `tokenizer.pad`."""
+
+    padding: Any = True
+    max_length: Any = None
+    pad_to_multiple_of: Any = None
+    padding_side: Any = None  # None: the tokenizer's own
+    return_attention_mask: Any = None  # None: whether the tokenizer's model_input_names list it
+    verbose: Any = True
+
+    @property
+    def asks_tokenizer(self) -> bool:
+        """True if the tokenizer is asked what the options mean."""
+        return self.max_length is not None or not (self.padding is True or self.padding == "longest")
 
 
 class LabelColumn(NamedTuple):
@@ -56,13 +72,13 @@ class PaddedOptions(NamedTuple):
 def padded_spec(
     collator: Any,
     framework: Framework,
-    options: plan_cache.PadOptions,
+    options: PadOptions,
     *,
     label: LabelColumn | None = None,
     label_value: Any = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling = NO_LABELS,
-    facts: tuple[plan_cache.Fact, ...] | None,
+    facts: tuple[Fact, ...] | None,
     finish: Any = None,
     **more: Any,
 ) -> Spec:
@@ -90,7 +106,7 @@ def padded_spec(
         labelling.derives,
         "plain" in more,
     )
-    if plan_cache.asks_tokenizer(options):
+    if options.asks_tokenizer:
         facts = facts if "model_max_length" in tokenizer.__dict__ else None
         finish = functools.partial(_warned, options, finish) if options.verbose else finish
     kind = (
@@ -116,7 +132,7 @@ def padded_spec(
     )
 
 
-def _warned(options: plan_cache.PadOptions, finish: Any, collator: Any, batch: Any, features: Any) -> Any:
+def _warned(options: PadOptions, finish: Any, collator: Any, batch: Any, features: Any) -> Any:
     _strategies(options, collator)  # the reference, where it makes the batch, warns by itself
     return batch if finish is None else finish(collator, batch, features)
 
@@ -142,20 +158,20 @@ def check_tokenizer(tokenizer: Any) -> None:
     cls = type(tokenizer)
     if (
         not originals.is_of(getattr(cls, "pad", None), originals.PAD)
-        or cls._pad is not plan_cache.PAD_ONE
-        or cls._get_padding_truncation_strategies is not plan_cache.STRATEGIES
+        or cls._pad is not PAD_ONE
+        or cls._get_padding_truncation_strategies is not STRATEGIES
     ):
         raise AlwaysFallBack(*pads_its_own_way(cls))
-    if not plan_cache.METHODS.isdisjoint(tokenizer.__dict__):
+    if not METHODS.isdisjoint(tokenizer.__dict__):
         raise FallBack(f"{cls.__name__} pads in its own way", "do not replace its methods that pad")
 
 
-def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
+def _width(collator: Any, options: PadOptions) -> tuple[bool, int]:
     """(Does the reference pad?, to how many tokens; -1: to the longest row)."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
     strategy: Any = "longest"
     limit: Any = None
-    if plan_cache.asks_tokenizer(options):
+    if options.asks_tokenizer:
         with or_fall_back("the padding options are refused"):
             strategy, _, limit, _ = _strategies(options, collator, verbose=False)
         if type(limit) is not int and limit is not None:
@@ -167,7 +183,7 @@ def _width(collator: Any, options: plan_cache.PadOptions) -> tuple[bool, int]:
     return True, rounded_up(limit, options.pad_to_multiple_of)
 
 
-def _strategies(options: plan_cache.PadOptions, collator: Any, *, verbose: bool = True) -> Any:
+def _strategies(options: PadOptions, collator: Any, *, verbose: bool = True) -> Any:
     """The options as the tokenizer understands them; it warns of them as the reference does for each batch."""
     given = {"padding": options.padding, "max_length": options.max_length, "verbose": verbose}
     return collator.tokenizer._get_padding_truncation_strategies(**given)

@@ -97,6 +97,7 @@ class BatchLayout(NamedTuple):
     prompts: bool = False  # whether a column of prompts is before them
     batched: bool = True  # whether outputs of joined rows are `[1, total]`, or else `[total]`
     seq_lengths: int = -1  # of packed rows: the column that has the lengths of their documents
+    ignored: Any = None  # of shifted rows: the token in whose place the separator is, too
 
 
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:

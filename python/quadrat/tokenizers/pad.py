@@ -16,12 +16,13 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
-from quadrat.planning.compared import compared, is_due_anew, of_reference
+from quadrat.planning.compared import of_recipes, of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import NO_FEATURES, FallBack, log_once, raise_clearer, raise_saying, require_known
-from quadrat.planning.padded import padded_spec, warns_of_fast
-from quadrat.planning.plan_cache import PadOptions, make, padding_facts
+from quadrat.planning.facts import padding_facts
+from quadrat.planning.fallback import NO_FEATURES, FallBack, log_once, raise_clearer, raise_saying
+from quadrat.planning.making import make
+from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
 from quadrat.planning.remembering import Remembering
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
@@ -105,20 +106,30 @@ def becomes_lists(encoded_inputs: Any) -> bool:
 
 def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
+
+    def reference(given: Any) -> Any:
+        return by_lists(originals.PAD, tokenizer, given, options._asdict() | {"return_tensors": return_tensors})
+
     inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
-    if inputs is not None and tuple(map(type, options)) in _USUAL and not warns_of_fast(tokenizer):
-        features, framework, becomes_python = inputs
-        method = _remembered(tokenizer, options, framework)
-        batch = method(features)
-        if type(batch) is tuple:
-            try:
-                return _compared(method, encoded_inputs, return_tensors)
-            except FallBack as reason:
-                log_once(method, reason.args, counts=False)
-        elif batch is not None:
-            return _with_lists(batch, encoded_inputs, becomes_python)
-    asked = options._asdict() | {"return_tensors": return_tensors}
-    return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
+    if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
+        return reference(encoded_inputs)
+    features, framework, becomes_python = inputs
+    method = _remembered(tokenizer, options, framework)
+    run = method.run
+    outcome = None if run is None else run(method, features)
+    if outcome is not None and type(outcome) is not tuple:
+        return _with_lists(outcome, encoded_inputs, becomes_python)
+
+    def ours(given: Any) -> Any:
+        rows: Any = features if given is encoded_inputs else _inputs_of(tokenizer, given, return_tensors)[0]  # type: ignore[index]
+        batch = method.plan(rows) if outcome is None else of_recipes(run, method, rows)
+        return _with_lists(batch, given, becomes_python)
+
+    try:
+        return make(method, encoded_inputs, framework, ours, reference, outcome=outcome, rows=features)
+    except FallBack as reason:
+        log_once(method, reason.args, counts=False)
+    return reference(encoded_inputs)
 
 
 def _with_lists(batch: Any, encoded_inputs: Any, becomes_python: bool) -> Any:
@@ -126,19 +137,6 @@ def _with_lists(batch: Any, encoded_inputs: Any, becomes_python: bool) -> Any:
     for name, value in encoded_inputs.items() if becomes_python else ():
         encoded_inputs[name] = to_py_obj(value)
     return batch
-
-
-def _compared(method: TokenizerPad, encoded_inputs: Any, return_tensors: Any) -> Any:
-    asked = method._options._asdict() | {"return_tensors": return_tensors}
-
-    def ours(given: Any) -> Any:
-        features, _, becomes_python = _inputs_of(method.tokenizer, given, return_tensors)  # type: ignore[misc]
-        return _with_lists(method.make(features), given, becomes_python)
-
-    def reference(given: Any) -> Any:
-        return originals.PAD(method.tokenizer, given, **asked)
-
-    return compared(method, encoded_inputs, ours, reference, explains=False)
 
 
 def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoReturn:
@@ -174,31 +172,15 @@ class TokenizerPad(Remembering):
         """The tokenizer."""
         return self._tokenizer()
 
-    def __call__(self, features: Any) -> Any:
-        """The batch; None where the reference is to make it, and () where both are, to be compared."""
-        run = self._run
-        if run is not None and (batch := run(self, features)) is not None:
-            return None if type(batch) is tuple and batch else batch
-        try:
-            require_known(self._imitates, self.return_tensors)
-            return () if is_due_anew(self, features, self.return_tensors) else self._anew(features)
-        except FallBack as reason:
-            log_once(self, reason.args, counts=False)
-            return None
-
     @property
-    def _run(self) -> Any:
+    def run(self) -> Any:
+        """The recipes' function, see `Recipes` in plan/recipe.hpp; None before the first batch."""
         return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
 
-    def _anew(self, features: Any) -> Any:
-        return make(self, padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self)), features)
-
-    def make(self, features: Any) -> Any:
-        """The batch, which is not compared. Raises FallBack."""
-        batch = None if self._run is None else self._run.__self__.make(self, features)
-        if type(batch) is tuple:
-            raise FallBack(*batch)
-        return self._anew(features) if batch is None else batch
+    def plan(self, features: Any) -> Any:
+        """The batch of another form, or under other facts. Raises FallBack."""
+        spec = padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self))
+        return spec.make(self, features)
 
 
 # By the identity of the tokenizer; then by class, options and framework.

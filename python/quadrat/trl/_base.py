@@ -16,8 +16,9 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import each_of
 from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import FLOAT32, INT64
 from quadrat.support.memory import address_of, interop
@@ -116,9 +117,9 @@ class PreferenceCollator(TrlCollator):
         )
         if limit:
             with contextlib.suppress(FallBack):  # for rows that are longer, which are cut after they are padded
-                return make(self, spec._replace(failed=lambda *_: None), features)  # type: ignore[no-any-return]
+                return spec._replace(failed=lambda *_: None).make(self, features)  # type: ignore[no-any-return]
             spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
-        return make(self, spec, features)  # type: ignore[no-any-return]
+        return spec.make(self, features)  # type: ignore[no-any-return]
 
     def _asked(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
         """The rows and numbers of a batch that begins with this example."""

@@ -10,18 +10,18 @@ import torch
 from trl.trainer.utils import pad as _original
 
 from quadrat import _core
-from quadrat.installed import imitated
 from quadrat.installed.imitated import Row, code_of_trl
-from quadrat.planning.compared import compared, is_due, of_reference
+from quadrat.planning.compared import Looked
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, raise_saying, require_known, rounded_up
+from quadrat.planning.fallback import FallBack, Why, rounded_up
+from quadrat.planning.making import call
+from quadrat.planning.plan_cache import check_device
 from quadrat.support import kinds, memory
-from quadrat.support.columns import DEEP, TENSOR
-from quadrat.support.tensors import NotOnCpu, recording, require_plain_tensors
+from quadrat.support.columns import DEEP, PAD, TENSOR, BatchLayout
+from quadrat.support.tensors import recording
 
 Original: Any = _original
-Row("trl.pad", code_of_trl(_original))
-_named: Any = type("pad", (), {"_imitates": "trl.pad"})()
+_function = Row("trl.pad", code_of_trl(_original)).function("pad")
 
 
 def pad(
@@ -54,16 +54,16 @@ def pad(
         tensor([[5, 6, 7],
                 [0, 0, 8]])
     """
-    padded = None if of_reference() else _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
-    if padded is None:
-        try:
-            padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
-        except Exception as error:
-            raise_saying(error, _problem(tensors))
-    return padded  # type: ignore[no-any-return]
+    padding = padding_value, padding_side, pad_to_multiple_of
+    look, write = functools.partial(_look, padding_side), functools.partial(_padded, *padding)
+
+    def reference(given: Any) -> Any:
+        return Original(given, *padding)
+
+    return call(_function, tensors, look, write, reference, hint=functools.partial(_problem, tensors))  # type: ignore[no-any-return]
 
 
-def _problem(tensors: Any) -> str | None:
+def _problem(tensors: Any, why: Why) -> str | None:
     if not isinstance(tensors, (list, tuple)) or not tensors:
         return f"tensors is {kind_of(tensors)}; give a list of tensors, at least one"
     for place, one in enumerate(tensors):
@@ -75,37 +75,36 @@ def _problem(tensors: Any) -> str | None:
     return None
 
 
-def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
-    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or recording():
-        return None
+def _look(padding_side: Any, tensors: Any) -> Looked:
+    if type(tensors) not in (list, tuple) or not tensors or recording():
+        raise FallBack("tensors are not in a list, or operations on them are recorded")
     columns = _core.Columns()
     columns.add_values(tensors, memory.interop())
-    forms, _, kinds, shortest, longest, _ = columns.describe(0)
-    kind = kinds.bit_length() - 1
-    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
-        return None
-    try:
-        require_known(_named._imitates, "pt")
-        require_plain_tensors()
-        width, fill = rounded_up(longest, multiple), _fill_of(value, repr(value), kind)
-    except (NotOnCpu, FallBack):
-        return None
-    out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
-    if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
-        return None
-    looks = forms, kinds, shortest == longest, side
-    failed = columns.pad(0, address, kind, width, side == "left", fill) is not None
-    if failed or not imitated.compares(_named._imitates) or not is_due(_named, columns, ("",), *looks):
-        return None if failed else out
-    reference = functools.partial(Original, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
-    return compared(_named, tensors, lambda _: out, reference, explains=False)
+    return Looked(("",), columns, "pt", padding_side)
+
+
+def _padded(
+    padding_value: Any, padding_side: Any, pad_to_multiple_of: Any, tensors: Any, looked: Looked
+) -> torch.Tensor:
+    forms, _, kinds, _, longest, _ = looked.columns.describe(0)
+    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1:
+        raise FallBack("tensors are not on the CPU, or differ in more than their first dimension")
+    if padding_side not in ("right", "left") or type(padding_value) not in (int, float):
+        raise FallBack("padding_side or padding_value is unusual", "give 'right' or 'left', and a number")
+    check_device("pt")
+    kind, width = kinds.bit_length() - 1, rounded_up(longest, pad_to_multiple_of)
+    step, fill = ("", 0, PAD, kind), {"": _fill_of(padding_value, repr(padding_value), kind)}
+    made = looked.columns.run((step,), fill, memory.interop(), True, BatchLayout(width, left=padding_side == "left"))
+    if type(made) is tuple or made[""].dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
+        raise FallBack("tensors have several dtypes, or changed while they were read")
+    return made[""]  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=64)
 def _fill_of(value: int | float, shown: str, kind: int) -> Any:
-    """The number that torch makes of the padding; None where it raises. shown: tells equal keys apart, 0.0 and -0.0."""
+    """The number that torch makes of the padding. shown: tells equal keys apart, 0.0 and -0.0. Raises FallBack."""
     try:
         two = torch.full((2,), value, dtype=kinds.torch_dtype(kind), device="cpu")  # torch lets one number overflow
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        return None
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
     return two[0].item()

@@ -16,8 +16,9 @@ from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, Spec, make, own_facts, planned
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT32, INT64
 from quadrat.support.memory import interop
@@ -90,7 +91,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             check=None if "labels" in first else _have_no_labels,
             finish=_finished if flattens else None,
         )
-        return make(self, spec, features)  # type: ignore[no-any-return]
+        return spec.make(self, features)  # type: ignore[no-any-return]
 
     def _quadrat_reads(self, features: Any) -> dict[str, Role]:
         reads = {MAIN: Role.TOKENS}
