@@ -357,7 +357,6 @@ def front() -> None:
     rows = {
         "pad, Python lists": padding["lists"],
         "pad, an unchanged `datasets.Dataset`": padding["Dataset"],
-        "pad, `quadrat.ArrowDataset`": padding["ArrowDataset"],
         "mask for MLM, Python lists": language["masked language modelling"],
         "mask for MLM, an unchanged `datasets.Dataset`": arrow["fetch and mask"],
     }
@@ -366,6 +365,9 @@ def front() -> None:
     for way, text in labels.items():
         spent = [f"{epoch[each]['ns'] / 1e9:.1f} s" for each in ("transformers", way)]
         lines.append([f"an epoch of training, {text}", *spent, sooner(epoch[way])])
+    step = next(case["ways"] for case in load("online") if case["case"].startswith("GRPO, 8"))
+    spent = [f"{step[each]['ns'] / 1e9:.2f} s" for each in ("TRL", "quadrat")]
+    lines.append(["a step of TRL's `GRPOTrainer`, by token budget", *spent, sooner(step["quadrat"])])
     put("| transformers | quadrat | speed-up", lines)
     print(f"\n{measured_on('peers')}")
     print("CPU caches are cold; with warm ones, speed-ups are higher. They vary between runs by up to two times.")
