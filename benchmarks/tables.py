@@ -344,7 +344,7 @@ def demo() -> None:
     lines = (RESULTS.parents[1] / "docs/examples/classify_packages.txt").read_text(encoding="utf-8").splitlines()
     first = next(at for at, line in enumerate(lines) if line.split() == ["quadrat,"] * 2)
     end = next(at for at, line in enumerate(lines) if line.lstrip().startswith("steps with the same loss"))
-    left_out = ("training steps", "collation", "loss on")
+    left_out = ("training steps", "collation", "CPU seconds", "loss on")
     shown = [line.rstrip() for line in lines[first : end + 1] if not line.lstrip().startswith(left_out)]
     print("\n".join(["```text", "...", *shown, "...", "```"]))
 
