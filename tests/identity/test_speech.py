@@ -185,6 +185,28 @@ def test_a_missing_column_is_named():
                 collator(form)
 
 
+@given(batches(), st.sampled_from([torch.bfloat16, torch.float16, torch.float64]), st.booleans())
+def test_clips_are_cast(rows, dtype, own):
+    """As those of the same collator, cast; also where the extractor pads in its own way."""
+    made = Wav2Vec2Processor(OwnWay(), make_tokenizer()) if own else processor()
+    for name, options in (("DataCollatorCTCWithPadding", ()), ("DataCollatorSpeechSeq2SeqWithPadding", (5, False))):
+        cls = getattr(quadrat.speech, name)
+        expected = outcome(cls(made, *options), rows)
+        got = outcome(cls(made, *options, dtypes={"input_values": dtype}), rows)
+        if expected[0] != "raised":
+            expected[1]["input_values"] = expected[1]["input_values"].to(dtype)
+        assert_same_outcome(expected, got)
+
+
+def test_only_clips_are_cast():
+    for dtypes, said in (
+        ({"labels": "float32"}, "leave 'labels' out"),
+        ({"input_values": "int8"}, "a dtype of floats"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            quadrat.speech.DataCollatorCTCWithPadding(processor(), dtypes=dtypes)(ROWS)
+
+
 @pytest.mark.parametrize("cls", [Wav2Vec2Processor, Wav2Vec2BertProcessor])
 def test_clips_are_padded_in_compiled_code(cls):
     assert only_hands_on(cls.pad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from quadrat.planning.fallback import FallBack, logger, raise_clearer
 from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, only
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
-from quadrat.support.kinds import INT32, INT64
+from quadrat.support.kinds import INT32, INT64, kind_of, torch_dtype
 from quadrat.support.memory import interop
 from quadrat.tokenizers.pad import tokenizer_pad
 
@@ -28,13 +29,16 @@ class _Speech:
     """Names the row in errors, and warns of rows that the reference makes a wrong batch of without a word."""
 
     processor: Any
+    dtypes: Mapping[str, Any] | None = None
     _quadrat_instead: ClassVar[str] = "give the row that column"
 
     def __call__(self, features: Any) -> BatchFeature:
         """Collate `features` into a `BatchFeature` of torch tensors."""
-        rows = normalise(features, bare=False)
+        rows, kind = normalise(features, bare=False), self._kind
         try:
             batch = self._collate(rows)
+            if kind is not None:  # the reference's, or another extractor's
+                batch[self._column] = batch[self._column].to(torch_dtype(kind))
         except Exception as error:
             raise_clearer(error, plain(rows), self)
         shape = tuple(batch[self._column].shape)
@@ -50,6 +54,17 @@ class _Speech:
     @property
     def _column(self) -> str:
         return str(self.processor.model_input_names[0])
+
+    @property
+    def _kind(self) -> int | None:
+        """The kind that clips are cast to, if any. Raises ValueError or TypeError for dtypes of something else."""
+        for name, dtype in (self.dtypes or {}).items():
+            if name != self._column:
+                raise ValueError(f"dtypes: only clips are cast, column '{self._column}'; leave '{name}' out")
+            if 1 << kind_of(dtype) & col.FLOATS:
+                return kind_of(dtype)
+            raise ValueError(f"dtypes: column '{name}' holds floats: give a dtype of floats, not {dtype!r}")
+        return None
 
     @property
     def _has_frames(self) -> bool:
@@ -72,6 +87,7 @@ class DataCollatorCTCWithPadding(_Speech):
         pad_to_multiple_of: rounds the width of the clips up to a multiple of this, in samples or frames.
         pad_to_multiple_of_labels: rounds the width of the labels up to a multiple of this, in tokens.
         feature_extractor_input_name: the column of clips, "input_values" or "input_features".
+        dtypes: quadrat only: what clips are cast to while they are copied, `{"input_values": "bfloat16"}`.
 
     Called with features that have this column and `labels`, it returns a `BatchFeature`: the column, float32,
     `[rows, samples]` or `[rows, frames, ...]`; `attention_mask`, int64, if the feature extractor makes one; `labels`,
@@ -97,6 +113,7 @@ class DataCollatorCTCWithPadding(_Speech):
     pad_to_multiple_of: int | None = None
     pad_to_multiple_of_labels: int | None = None
     feature_extractor_input_name: str = "input_values"
+    dtypes: Mapping[str, Any] | None = None
 
     @property
     def _column(self) -> str:
@@ -110,7 +127,7 @@ class DataCollatorCTCWithPadding(_Speech):
         options["pad_to_multiple_of"] = self.pad_to_multiple_of
         own = vars(processor)
         if "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad):
-            batch = _pad(processor.feature_extractor, rows, name, INT64, **options)
+            batch = _pad(processor.feature_extractor, rows, name, INT64, self._kind, **options)
             labels = tokenizer_pad(processor.tokenizer, labels, **of_labels)
         else:
             batch = processor.pad(only(rows, name), **options)
@@ -131,6 +148,7 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
         processor: a processor of transformers with a feature extractor and a tokenizer.
         decoder_start_token_id: the model's; if all rows of labels begin with it, it is cut off.
         forward_attention_mask: whether the column `attention_mask` of the features is passed on.
+        dtypes: as in `DataCollatorCTCWithPadding`.
 
     Features, result and errors are those of `DataCollatorCTCWithPadding`, with the processor's first input as column.
     `attention_mask` is int64 if asked for, otherwise as the feature extractor makes it: int32, or none.
@@ -150,11 +168,12 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
     processor: Any
     decoder_start_token_id: int
     forward_attention_mask: bool
+    dtypes: Mapping[str, Any] | None = None
 
     def _collate(self, rows: Any) -> BatchFeature:
         name = self._column
         label_rows = _labels_of(rows, name)
-        batch = _pad(self.processor.feature_extractor, rows, name, INT32, return_tensors="pt")
+        batch = _pad(self.processor.feature_extractor, rows, name, INT32, self._kind, return_tensors="pt")
         if self.forward_attention_mask:
             batch[MASK] = _stacked_masks(rows)
         labels = _masked(tokenizer_pad(self.processor.tokenizer, label_rows, return_tensors="pt"))
@@ -173,10 +192,10 @@ def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
     return [{"input_ids": row["labels"]} for row in each_of(rows)]
 
 
-def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, **options: Any) -> Any:
-    """The result of the extractor's `pad` for this column; a mask of another kind, perhaps, where quadrat makes it."""
+def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, kind: int | None, **options: Any) -> Any:
+    """The result of the extractor's `pad` for this column; where quadrat makes it, of these kinds."""
     if originals.is_of(type(extractor).pad, originals.FEATURE_PAD) and "pad" not in vars(extractor):
-        return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name)
+        return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name, cast=kind)
     return extractor.pad(only(rows, name), **options)
 
 

@@ -55,11 +55,18 @@ class FeaturePadOptions(NamedTuple):
 
 
 def feature_pad(
-    extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int = INT32, name: str | None = None
+    extractor: Any,
+    inputs: Any,
+    options: FeaturePadOptions,
+    mask_kind: int = INT32,
+    name: str | None = None,
+    *,
+    cast: int | None = None,
 ) -> Any:
     """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
 
     mask_kind: of an attention mask that is made; the reference's is int32. name: the only column of rows to take.
+    cast: the kind of that column where quadrat makes it; by default its own.
     """
 
     def reference(given: Any) -> Any:
@@ -70,7 +77,7 @@ def feature_pad(
         return said(*why) if "bfloat16" in why[0] else None  # NumPy has no dtype for such rows
 
     look = functools.partial(_look, extractor, options, name)
-    write = functools.partial(_padded, extractor, options, mask_kind, counts=name is None)
+    write = functools.partial(_padded, extractor, options, (mask_kind, cast), counts=name is None)
     return call(_function, inputs, look, write, reference, hint=hint)
 
 
@@ -91,7 +98,7 @@ def _look(extractor: Any, options: FeaturePadOptions, name: str | None, inputs: 
 
 
 def _padded(
-    extractor: Any, options: FeaturePadOptions, mask_kind: int, inputs: Any, batch: _Batch, *, counts: bool
+    extractor: Any, options: FeaturePadOptions, kinds: Any, inputs: Any, batch: _Batch, *, counts: bool
 ) -> BatchFeature:
     main, index, (strategy, limit) = batch.main, batch.names.index(batch.main), batch.strategy
     if options.truncation and batch.columns.longest(index) > limit:
@@ -110,7 +117,7 @@ def _padded(
         # The reference rounds numbers of the dtype that is this object; unpickled arrays have one of their own.
         if any(isinstance(row, np.ndarray) and row.dtype == _FLOAT64 and row.dtype is not _FLOAT64 for row in rows):
             raise FallBack("float64 that the reference does not round", "give numpy.float32")
-    asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
+    asked = _Asked(main, pads, bool(masked), *kinds, extractor.feature_size > 1)
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
     spec = Spec(batch.framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
     made = spec.make(extractor, inputs, batch.columns, counts=counts)
@@ -235,6 +242,7 @@ class _Asked(NamedTuple):
     pads: bool
     mask: bool
     mask_kind: int
+    cast: int | None  # the kind of the column to pad by; None: its own
     vectors: bool  # whether rows of two dimensions are padded, or else of one
 
 
@@ -263,7 +271,8 @@ def _plan(key: PlanKey) -> Plan:
             raise FallBack(f"rows of column '{name}' do not have {dimensions} dimensions", "give such rows")
         if action == col.NUMBERS and (shape.forms & ~single or kind == BOOL):
             raise FallBack(f"column '{name}' holds bools, or is mixed", "give numbers")  # 5.x leaves bools in a list
-        steps.append((name, index, action, FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind))
+        kind = FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind
+        steps.append((name, index, action, kind if asked.cast is None or name != asked.main else asked.cast))
     if asked.mask and MASK not in shapes:
         steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
     return Plan(tuple(steps))
@@ -288,7 +297,7 @@ def _fill(value: Any, kind: int) -> Any:
 
 def _require_rounded(made: Any) -> None:
     """Raises FallBack unless all numbers are finite: NumPy may warn of those that a float32 does not hold."""
-    flat = np.asarray(made).reshape(-1)
+    flat = np.asarray(made.float() if is_tensor(made) else made).reshape(-1)
     with np.errstate(all="ignore"):
         square = np.dot(flat, flat)  # in one pass
     if not np.isfinite(square) and not np.isfinite(flat).all():
