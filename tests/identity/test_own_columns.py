@@ -1,6 +1,8 @@
 """`join_columns`, `pad_axes` and `dtypes` against oracles of one line: `torch.cat`, `F.pad`, `.to(dtype)`."""
 
+import itertools
 from typing import Any
+from unittest import mock
 
 import datasets
 import hypothesis.strategies as st
@@ -172,30 +174,57 @@ def test_16_bits_stay(dtype, data):
             collator(features)
 
 
-def rows_of_dataset(kind: str, rows: list[np.ndarray]) -> datasets.Dataset:
+@st.composite
+def datasets_of_arrays(draw: Any) -> Any:
+    """A dataset with a column of arrays, those arrays, None where there is none."""
+    dimensions, dtype = draw(st.integers(2, 5)), draw(st.sampled_from(["float32", "float16", "float64", "int32"]))
+    kind = draw(st.sampled_from(["lists", "lists of a length", "array", "array of any length"]))
+    trailing = draw(st.lists(st.integers(1, 3), min_size=dimensions - 1, max_size=dimensions - 1))
+    count, first, ragged = draw(st.integers(1, 4)), draw(st.integers(1, 3)), kind != "array"
+    rows: list[Any] = []
+    for number in range(count):
+        shape = (draw(st.integers(1, 4)) if ragged else first, *trailing)
+        rows.append((number + np.arange(np.prod(shape)) / 4).reshape(shape).astype(dtype))
+    if draw(st.booleans()):
+        rows[draw(st.integers(0, count - 1))] = None
+    feature: Any = datasets.Value(dtype)
+    if kind.startswith("array"):
+        shape = (None if ragged else first, *trailing)
+        feature = getattr(datasets, f"Array{dimensions}D")(shape, dtype)
+    else:
+        for size in reversed(trailing):
+            feature = datasets.List(feature, length=size if kind == "lists of a length" else -1)
+        feature = datasets.List(feature)
+    ids = [[5] * (number + 1) for number in range(count)]
+    features = datasets.Features(input_ids=datasets.List(datasets.Value("int64")), pixels=feature)
     values = [None if row is None else row.tolist() for row in rows]
-    columns = {"input_ids": [[5] * (n + 1) for n in range(len(rows))], "pixels": values}
-    inner = datasets.Value("float32")
-    features = {
-        "list": datasets.List(datasets.List(inner)),
-        "fixed": datasets.List(datasets.List(inner, length=4)),
-        "Array2D": datasets.Array2D((None, 4), "float32"),
-    }[kind]
-    of_ids = datasets.List(datasets.Value("int64"))
-    return datasets.Dataset.from_dict(columns, datasets.Features(input_ids=of_ids, pixels=features))
+    return datasets.Dataset.from_dict({"input_ids": ids, "pixels": values}, features), rows
 
 
-@pytest.mark.parametrize("kind", ["list", "fixed", "Array2D"])
-def test_from_arrow_without_lists(kind):
-    generator = np.random.default_rng(0)
-    rows = [generator.standard_normal((n, 4), dtype=np.float32) for n in (3, 1, 2)]
-    data = rows_of_dataset(kind, rows)
-    missing = rows_of_dataset(kind, [rows[0], None, rows[2]]) if kind != "Array2D" else data
-    kept = rows if missing is data else [rows[0], rows[2]]
-    collator = samples.make(quadrat, "DataCollatorWithPadding", join_columns=("pixels",), dtypes={"pixels": "bfloat16"})
-    for source, expected in ((data, rows), (missing, kept)):
-        batch = collator(source.with_format("arrow")[:])
-        assert_equal(batch["pixels"], torch.from_numpy(np.concatenate(expected)).bfloat16())
+@given(case=datasets_of_arrays(), read=st.sampled_from(["table", "rows", "patched"]), data=st.data())
+def test_from_arrow_without_lists(case, read, data):
+    dataset, rows = case
+    into = data.draw(st.none() | st.sampled_from(FLOATS))
+    kept = [as_read(torch.from_numpy(row), "list") for row in rows if row is not None]
+    joins = len(kept) < len(rows) or data.draw(st.booleans())
+    options: dict[str, Any] = {"join_columns": ("pixels",)} if joins else {}
+    if not joins:
+        options = {"pad_values": {"pixels": 0}, "pad_axes": {"pixels": 0}}
+        width = max(map(len, kept))
+        kept = [pad(row, [0, 0] * (row.dim() - 1) + [0, width - len(row)]) for row in kept]
+    options.update(pad_to_multiple_of=None, dtypes=into and {"pixels": into})
+    collator = samples.make(quadrat, "DataCollatorWithPadding", **options)
+    with mock.patch("quadrat.input.rows._as_python", side_effect=AssertionError), quadrat.data.patch_datasets():
+        table, places = dataset.with_format("arrow")[:], list(range(len(dataset)))
+        lying = quadrat.ArrowDataset(dataset).__getitems__(places)
+        features = {"table": table, "rows": lying, "patched": dataset.__getitems__(places)}[read]
+        batch = collator(features)
+    if kept:
+        joined = [axis for axis in range(1, kept[0].dim()) if kept[0].shape[axis] == 1]
+        made = torch.cat(kept) if joins else torch.cat(kept, joined[0]) if joined else torch.stack(kept)
+        assert_equal(batch["pixels"], made if into is None else made.to(into))
+    else:
+        assert "pixels" not in batch
     assert not collator.__dict__.get("_quadrat_fell_back")
 
 
@@ -270,6 +299,47 @@ def test_weights_of_grids():
     columns = {"input_ids": [[5] * n for n in range(4)], "grid": grids}
     for source in (rows, columns, datasets.Dataset.from_dict(columns)):
         assert quadrat.lengths(source, weights="grid").tolist() == [28, 1, 2, 19]
+
+
+GRIDS = st.lists(st.tuples(*[st.integers(1, 4)] * 3).map(list), max_size=3)
+
+
+@given(
+    grids=st.lists(st.none() | GRIDS, min_size=1, max_size=12),
+    how=st.sampled_from(["sampler", "loader", "stream"]),
+    padded=st.booleans(),
+    data=st.data(),
+)
+def test_budgets_hold_tokens_and_patches(grids, how, padded, data):
+    sizes = data.draw(st.lists(st.integers(1, 40), min_size=len(grids), max_size=len(grids)))
+    patches = np.array([sum(int(np.prod(grid)) for grid in grids or ()) for grids in grids])
+    rows = [{"input_ids": [i] * n, "grid": grid} for i, (n, grid) in enumerate(zip(sizes, grids, strict=True))]
+    dataset = datasets.Dataset.from_list(
+        rows,
+        datasets.Features(
+            input_ids=datasets.List(datasets.Value("int64")),
+            grid=datasets.List(datasets.List(datasets.Value("int64"), 3)),
+        ),
+    )
+    weighted = quadrat.lengths(dataset, weights="grid")
+    budget = int(weighted.max()) + data.draw(st.integers(0, 100))
+    if how == "sampler":
+        batches = list(quadrat.TokenBudgetBatchSampler(weighted, budget, padded=padded))
+    elif how == "stream":
+        stream = quadrat.BatchedStream(dataset.to_iterable_dataset(), budget, padded=padded, weights="grid")
+        batches = [[row["input_ids"][0] for row in batch] for batch in stream]
+    else:
+        loader = torch.utils.data.DataLoader(dataset, batch_size=2, shuffle=True, collate_fn=list)
+        made = quadrat.batch_by_tokens(loader, budget, lengths=weighted)
+        batches = [[row["input_ids"][0] for row in batch] for batch in made]
+    assert sorted(itertools.chain(*batches)) == list(range(len(rows)))
+    for batch in batches if how != "loader" or made is not loader else ():
+        tokens = [sizes[row] for row in batch]
+        assert len(batch) * max(tokens) <= budget or not padded
+        assert patches[batch].sum() <= budget
+        assert sum(tokens) + patches[batch].sum() <= budget or padded
+    packs = quadrat.batching.plan_packs(sizes, 64, counts=weighted - sizes, max_count=max(1, int(patches.max())))
+    assert all(patches[pack].sum() <= max(1, patches.max()) for pack in packs.to_lists())
 
 
 def test_hints_where_rows_are_tuples_or_of_bfloat16():

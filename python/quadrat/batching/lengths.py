@@ -105,7 +105,7 @@ def _patches_of(part: Any) -> Any:
     if hasattr(part, "dtype"):
         return part
     rows = part.to_pylist() if hasattr(part, "to_pylist") else list(part)
-    if not any(hasattr(row, "__len__") for row in rows):
+    if any(row is not None and not hasattr(row, "__len__") for row in rows):
         return np.asarray(rows)
     grids = (np.asarray([] if row is None else row, np.int64).reshape(-1, 3) for row in rows)
     return np.array([grid.prod(1).sum() for grid in grids], np.int64)

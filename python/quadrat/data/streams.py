@@ -60,7 +60,8 @@ class BatchedStream(StreamedDataset):
         shapes: a plan from `quadrat.batching.plan_shapes` of a sample of the lengths; see `TokenBudgetBatchSampler`. Of
             each shape, the batch that is not full is held back. A row wider than all shapes raises ValueError.
         attention: see `TokenBudgetBatchSampler`; the rows of median length are those of each window.
-        weights: a column of integers: tokens that a row takes besides its own, such as those of its images.
+        weights: a column of integers, tokens that a row takes besides its own; or of grids, `image_grid_thw`: see
+            `quadrat.lengths`.
 
     Raises:
         TypeError: when a dataset has no rows, or can be read only once (a generator instead of its function); when it
