@@ -12,6 +12,7 @@
 #include "../../csrc/cuda/register.hpp"
 #include "../../csrc/kernels/flat_rows.hpp"
 #include "../../csrc/kernels/mask_tokens.hpp"
+#include "../../csrc/kernels/padded_rows.hpp"
 #include "../../csrc/kernels/philox_mask.hpp"
 
 namespace quadrat::cuda {
@@ -130,6 +131,17 @@ void register_host_kernels(py::module_& m) {
                         : seq_idx<std::int32_t>(starts, lengths, {first, none}, out, out_size);
         },
         "start"_a, "lengths"_a, "rows"_a, "first"_a, "none"_a, "wide"_a, "out"_a, "out_size"_a);
+    m.def(
+        "count_on",
+        [](Address lengths, std::int64_t rows, std::int64_t width, bool left, Address out) {
+            return count_on({lengths, rows}, width, left ? Side::left : Side::right, out);
+        },
+        "lengths"_a, "rows"_a, "width"_a, "left"_a, "out"_a);
+    m.def(
+        "document_mask",
+        [](Address documents, std::int64_t rows, std::int64_t width, bool causal, std::size_t item, Address values,
+           Address out) { return document_mask(documents, rows, width, causal, item, values, out); },
+        "documents"_a, "rows"_a, "width"_a, "causal"_a, "item"_a, "values"_a, "out"_a);
     m.def(
         "cu_seqlens",
         [](Address lengths, std::int64_t rows, Kind kind, Address out) {

@@ -48,13 +48,14 @@ std::int64_t Execution::placed(const Column& column) const {
 Status Execution::read_documents() {
     const auto index = static_cast<std::size_t>(layout_.seq_lengths);
     const Column &column = columns_.at(index), &rows = columns_.at(0);
+    const std::int64_t least = plan_.steps.front().action == Action::join ? 1 : 0;  // of flat outputs
     documents_.resize(static_cast<std::size_t>(column.total));
     Status status = columns_.flatten(index, documents_.data(), Kind::int64, column.total);
     const std::int64_t* next = documents_.data();
     for (std::size_t i = 0; i < column.lengths.size() && status; ++i) {
         std::int64_t rest = rows.lengths.at(i);
         for (std::int64_t left = column.lengths[i]; left > 0 && rest >= 0; --left, ++next) {
-            rest = *next < 1 || *next > rest ? -1 : rest - *next;
+            rest = *next < least || *next > rest ? -1 : rest - *next;
         }
         status = rest == 0 ? Status() : Status{Code::wrong_length};
     }
@@ -140,23 +141,6 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
             return fill_ends(span_of(start), lengths, 1, Kind::bool_, &yes, out, extent);
         }
     }
-}
-
-Status Execution::write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const {
-    const Column& column = columns_.at(step.index);
-    if (column.max_length > extent) {
-        return {Code::row_too_long};
-    }
-    const std::int64_t* next = documents_.data();
-    for (const std::int64_t length : column.lengths) {
-        for (std::int64_t done = 0, one = length; done < length; done += one) {
-            one = layout_.seq_lengths < 0 ? length : *next++;
-            std::iota(out + done, out + done + one, std::int64_t{0});
-        }
-        std::fill(out + length, out + extent, std::int64_t{0});
-        out += extent;
-    }
-    return {};
 }
 
 Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) const {

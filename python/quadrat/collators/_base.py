@@ -11,7 +11,7 @@ from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
+from quadrat.input.items import Batch, documents_of, is_packed, joined_packs, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed.imitated import library_of
 from quadrat.planning.compared import of_recipes
@@ -20,6 +20,7 @@ from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
 from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.making import make
+from quadrat.planning.packed import check_packs, refuse_packs
 from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
@@ -52,14 +53,17 @@ class Collator(Remembering):
 
     def _check_options(self) -> None:
         check_pad_values(self)
+        check_packs(self)
         if self.trim and self._joins_rows:
             raise ValueError("padding_free has no columns of padding for trim to cut: leave one of them out")
 
     def _is_own(self, features: Any) -> bool:
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
-        return False
+        return self.packs is not None
 
     def _normalise(self, features: Any) -> Any:
+        if self.packs is not None:
+            features = joined_packs(features)
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
@@ -132,6 +136,8 @@ class Collator(Remembering):
                 remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
+        if self.packs is not None:
+            refuse_packs(self, rows, why)
         return self._emit(fall_back(self, reference, rows, why))
 
     def _require_possible(self, framework: Any) -> None:

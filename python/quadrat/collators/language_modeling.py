@@ -20,6 +20,7 @@ from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_lan
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
 from quadrat.planning.flat import LACKS
+from quadrat.planning.packed import Ways
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
@@ -43,6 +44,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns, pad_axes, dtypes: as in
             `DataCollatorWithPadding`. The tokenizer also gives the mask token and the special tokens. With `trim`, the
             same numbers are drawn.
+        packs: as there; unless tokens are masked, the first label of each document is -100.
         mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
         mlm_probability: the probability that a token, or a word, is masked.
@@ -99,6 +101,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     join_columns: Sequence[str] = ()
     pad_axes: Mapping[str, Any] | None = None
     dtypes: Mapping[str, Any] | None = None
+    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
     _lacks: ClassVar[Mapping[str, str]] = LACKS
@@ -185,7 +188,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return self.padding_free
 
     def _is_own(self, features: Any) -> bool:
-        if self.padding_free or (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
+        if self.padding_free or super()._is_own(features):
+            return True
+        if (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
             return True
         return self.mlm and self.whole_word_mask and "word_ids" in (first_mapping(features) or ())
 

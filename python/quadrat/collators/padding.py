@@ -24,6 +24,7 @@ from quadrat.planning.conversion import faster_reference
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import LACKS, flatten, padding_free_plan
+from quadrat.planning.packed import Ways, packed_spec
 from quadrat.planning.padded import PadOptions
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -34,7 +35,8 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    return padded.padded_spec(collator, framework, options, facts=facts, **own).make(collator, features)
+    spec = padded.padded_spec(collator, framework, options, facts=facts, **own)
+    return packed_spec(spec, collator, features).make(collator, features)
 
 
 for _name, *_more in (
@@ -81,6 +83,12 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
             `{"pixel_values": (-2, -1), "pixel_mask": "pixel_values"}`: `[rows, ...]` int64, of the padded axes.
         dtypes: quadrat only: dtypes that columns are cast to while they are copied, for example `{"pixel_values":
             "bfloat16"}`; they are rounded as torch rounds.
+        packs: quadrat only: for rows of several documents: those of `PackedDataset` and `pack_dataset`, or lists of
+            rows, `[[row, row], [row]]`, which are joined. `position_ids` restart at each document and count on through
+            the padding; those that rows have count on, too. `attention_mask` is, with "numbers", 1 for the first
+            document of a row, 2 for the next, 0 for padding; with "causal" or "bidirectional", `[rows, 1, width,
+            width]`: which tokens of its document each token sees, as 0 and the lowest number of the default dtype, or
+            of `dtypes={"attention_mask": ...}`, with "bool" there as True and False; with "positions" there is none.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
@@ -101,6 +109,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     join_columns: Sequence[str] = ()
     pad_axes: Mapping[str, Any] | None = None
     dtypes: Mapping[str, Any] | None = None
+    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _explains_columns: ClassVar[bool] = False
@@ -127,7 +136,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     Args:
         tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
             `DataCollatorWithPadding`.
-        pad_values, join_columns, pad_axes, dtypes: as there.
+        pad_values, join_columns, pad_axes, dtypes, packs: as there.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
@@ -161,6 +170,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     join_columns: Sequence[str] = ()
     pad_axes: Mapping[str, Any] | None = None
     dtypes: Mapping[str, Any] | None = None
+    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
     _lacks: ClassVar[Mapping[str, str]] = LACKS
@@ -170,7 +180,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return self.padding_free
 
     def _is_own(self, features: Any) -> bool:
-        return self.padding_free
+        return self.padding_free or super()._is_own(features)
 
     def torch_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into torch tensors."""
@@ -191,7 +201,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
-        if framework == "np" and not numpy_token_labels_are_like_torch():
+        if framework == "np" and self.packs is None and not numpy_token_labels_are_like_torch():
             refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
         label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
         return _make_padded(self, features, framework, facts, label=label, label_value=self.label_pad_token_id)
@@ -219,8 +229,8 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
         tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
             `DataCollatorWithPadding`.
-        pad_values, join_columns, pad_axes, dtypes: as there; with `padding="max_length"`, the columns `decoder_...` of
-            `pad_values` are padded like the labels.
+        pad_values, join_columns, pad_axes, dtypes, packs: as there; with `padding="max_length"`, the columns
+            `decoder_...` of `pad_values` are padded like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
     Examples:
@@ -239,6 +249,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     join_columns: Sequence[str] = ()
     pad_axes: Mapping[str, Any] | None = None
     dtypes: Mapping[str, Any] | None = None
+    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
 

@@ -127,7 +127,7 @@ class DataCollatorCTCWithPadding(_Speech):
         options["pad_to_multiple_of"] = self.pad_to_multiple_of
         own = vars(processor)
         if "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad):
-            batch = _pad(processor.feature_extractor, rows, name, INT64, self._kind, **options)
+            batch = _pad(processor.feature_extractor, rows, name, (INT64, self._kind), **options)
             labels = tokenizer_pad(processor.tokenizer, labels, **of_labels)
         else:
             batch = processor.pad(only(rows, name), **options)
@@ -173,7 +173,7 @@ class DataCollatorSpeechSeq2SeqWithPadding(_Speech):
     def _collate(self, rows: Any) -> BatchFeature:
         name = self._column
         label_rows = _labels_of(rows, name)
-        batch = _pad(self.processor.feature_extractor, rows, name, INT32, self._kind, return_tensors="pt")
+        batch = _pad(self.processor.feature_extractor, rows, name, (INT32, self._kind), return_tensors="pt")
         if self.forward_attention_mask:
             batch[MASK] = _stacked_masks(rows)
         labels = _masked(tokenizer_pad(self.processor.tokenizer, label_rows, return_tensors="pt"))
@@ -192,10 +192,10 @@ def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
     return [{"input_ids": row["labels"]} for row in each_of(rows)]
 
 
-def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, kind: int | None, **options: Any) -> Any:
+def _pad(extractor: Any, rows: Any, name: str, kinds: tuple[int, int | None], **options: Any) -> Any:
     """The result of the extractor's `pad` for this column; where quadrat makes it, of these kinds."""
     if originals.is_of(type(extractor).pad, originals.FEATURE_PAD) and "pad" not in vars(extractor):
-        return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name, cast=kind)
+        return feature_pad(extractor, rows, FeaturePadOptions(**options), kinds, name)
     return extractor.pad(only(rows, name), **options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -101,7 +101,33 @@ def is_packed(features: Any) -> bool:
     return not (forms & ~ROWS or kinds & ~INTS)
 
 
-def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
+def joined_packs(features: Any) -> Any:
+    """Lists of rows, each joined to one row with `seq_lengths`, in columns; other features as they are.
+
+    Raises what `join` raises, and TypeError if some features alone are lists of rows.
+    """
+    known = type(features) in (list, tuple)
+    lists = [pack for pack in features if type(pack) in (list, tuple)] if known else []
+    if not any(pack and isinstance(pack[0], Mapping) for pack in lists):
+        return features
+    for number, pack in enumerate(features):
+        if type(pack) not in (list, tuple):
+            kind = type(pack).__name__
+            raise TypeError(f"feature {number} is a {kind}, and others are lists of rows: give lists alone")
+    rows = list(itertools.chain.from_iterable(features))
+    values, sizes = join(rows, list(first_of(rows)), remedy="remove the column")
+    offsets = np.cumsum([0, *map(len, features)])
+    bounds = np.append(0, sizes.cumsum())[offsets]
+    packed = {name: Ragged(column, bounds) for name, column in values.items()}
+    return rows_of_columns({**packed, SEQ_LENGTHS: Ragged(sizes, offsets)})
+
+
+def join(
+    features: Any,
+    names: Sequence[str],
+    pieces: Pieces | None = None,
+    remedy: str = "name the columns to keep, columns=[...]",
+) -> tuple[dict[str, NDArray[Any]], IntArray]:
     """Columns of `Rows` or mappings, or pieces of them, each as one array, and the tokens of each row.
 
     Raises TypeError where a column does not hold rows of numbers, ValueError where lengths differ, also from `pieces`.
@@ -113,8 +139,7 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):
         if (kind := _kind_of(columns, index)) is None:
-            remedy = _INSTEAD.get(name, "name the columns to keep, columns=[...]")
-            raise TypeError(f"column {name!r} does not hold rows of numbers: {remedy}")
+            raise TypeError(f"column {name!r} does not hold rows of numbers: {_INSTEAD.get(name, remedy)}")
         kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
             one, other = (len(_value(features, row, column)) for column in (names[0], name))

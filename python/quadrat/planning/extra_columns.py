@@ -13,6 +13,7 @@ from quadrat.ops.pad import pad
 from quadrat.planning.diagnosis.rules import shape_of
 from quadrat.planning.diagnosis.values import kind_of as type_of
 from quadrat.planning.fallback import FallBack, said
+from quadrat.planning.packed import BLOCKS
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.arrays import fill_value
@@ -138,7 +139,8 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
         if taken := made & columns:
             raise ValueError(f"{option}: {sorted(taken)} are made by the collator; leave them out")
         # If rows are joined, a tokenizer pads nothing.
-        if not (made and option == "pad_values") and (taken := {*inputs[:1], *_PADDED} & columns):
+        padded = {*inputs[:1], *_PADDED} - {"attention_mask" if option == "dtypes" and collator.packs in BLOCKS else ""}
+        if not (made and option == "pad_values") and (taken := padded & columns):
             raise ValueError(
                 f"{option}: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
             )

@@ -55,18 +55,12 @@ class FeaturePadOptions(NamedTuple):
 
 
 def feature_pad(
-    extractor: Any,
-    inputs: Any,
-    options: FeaturePadOptions,
-    mask_kind: int = INT32,
-    name: str | None = None,
-    *,
-    cast: int | None = None,
+    extractor: Any, inputs: Any, options: FeaturePadOptions, kinds: Any = (INT32, None), name: str | None = None
 ) -> Any:
     """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
 
-    mask_kind: of an attention mask that is made; the reference's is int32. name: the only column of rows to take.
-    cast: the kind of that column where quadrat makes it; by default its own.
+    kinds: of an attention mask that is made (the reference's is int32), and of the column to pad by (None: its own).
+    name: the only column of rows to take.
     """
 
     def reference(given: Any) -> Any:
@@ -77,7 +71,7 @@ def feature_pad(
         return said(*why) if "bfloat16" in why[0] else None  # NumPy has no dtype for such rows
 
     look = functools.partial(_look, extractor, options, name)
-    write = functools.partial(_padded, extractor, options, (mask_kind, cast), counts=name is None)
+    write = functools.partial(_padded, extractor, options, kinds, counts=name is None)
     return call(_function, inputs, look, write, reference, hint=hint)
 
 
@@ -98,7 +92,13 @@ def _look(extractor: Any, options: FeaturePadOptions, name: str | None, inputs: 
 
 
 def _padded(
-    extractor: Any, options: FeaturePadOptions, kinds: Any, inputs: Any, batch: _Batch, *, counts: bool
+    extractor: Any,
+    options: FeaturePadOptions,
+    kinds: tuple[int, int | None],
+    inputs: Any,
+    batch: _Batch,
+    *,
+    counts: bool,
 ) -> BatchFeature:
     main, index, (strategy, limit) = batch.main, batch.names.index(batch.main), batch.strategy
     if options.truncation and batch.columns.longest(index) > limit:
@@ -242,7 +242,7 @@ class _Asked(NamedTuple):
     pads: bool
     mask: bool
     mask_kind: int
-    cast: int | None  # the kind of the column to pad by; None: its own
+    kind: int | None  # of the column to pad by; None: its own
     vectors: bool  # whether rows of two dimensions are padded, or else of one
 
 
@@ -272,7 +272,7 @@ def _plan(key: PlanKey) -> Plan:
         if action == col.NUMBERS and (shape.forms & ~single or kind == BOOL):
             raise FallBack(f"column '{name}' holds bools, or is mixed", "give numbers")  # 5.x leaves bools in a list
         kind = FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind
-        steps.append((name, index, action, kind if asked.cast is None or name != asked.main else asked.cast))
+        steps.append((name, index, action, kind if asked.kind is None or name != asked.main else asked.kind))
     if asked.mask and MASK not in shapes:
         steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
     return Plan(tuple(steps))

@@ -15,6 +15,7 @@ from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, extra_kind, joined_columns
 from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
+from quadrat.planning.packed import require_lengths
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
@@ -253,14 +254,13 @@ def flat_plan(key: PlanKey) -> Plan:
         steps.append((name, index, col.JOIN, kinds.get(name, kind)))
     for index, (name, shape) in enumerate(joined, len(names)):
         steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=False)
-    _require_read(dict(zip(names[last:], shapes[last:], strict=True)), packed)
+    _require_read(dict(zip(names[last:], shapes[last:], strict=True)))
     return Plan(tuple(steps))
 
 
-def _require_read(shapes: dict[str, col.ColumnShape], packed: bool) -> None:
+def _require_read(shapes: dict[str, col.ColumnShape]) -> None:
     """Raises FallBack unless columns that are read, and do not come out, are what they must be."""
-    if packed and (shapes[SEQ_LENGTHS].forms & ~col.ROWS or shapes[SEQ_LENGTHS].kinds & ~col.INTS):
-        raise FallBack(f"column '{SEQ_LENGTHS}' does not say how long documents are", "give lists of ints")
+    require_lengths(shapes)
     if "special_tokens_mask" in shapes and not shapes["special_tokens_mask"].aligned:
         raise FallBack("column 'special_tokens_mask' has other rows than one number per token", "give such rows")
 

@@ -16,6 +16,7 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
 from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
+from quadrat.planning.packed import columns_read, pack_steps, pack_values
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, KINDS, Framework
@@ -63,6 +64,7 @@ class PaddedOptions(NamedTuple):
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
     own: OwnColumns
+    packs: str | None
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
@@ -94,13 +96,15 @@ def padded_spec(
         raise FallBack("unknown padding_side", "set tokenizer.padding_side to 'right' or 'left'")
     inputs = tokenizer.model_input_names
     pads, width = _width(collator, options)
+    masked = "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask
     asked = PaddedOptions(
         inputs[0],
         pads,
         options.pad_to_multiple_of is not None,
-        "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask,
+        masked and collator.packs is None,
         label,
         columns,
+        collator.packs,
         renames,
         labelling.omits,
         labelling.derives,
@@ -201,6 +205,7 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
             values["token_type_ids"] = tokenizer.pad_token_type_id
     given = getattr(collator, "pad_values", None) or {}
     values |= {**given, **options.own.values(given, names.index(options.main))}
+    values |= pack_values(key)
     if options.label is not None:
         values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
     return values
@@ -255,9 +260,10 @@ def padded_plan(key: PlanKey) -> Plan:
     extra = {*dict(own.pads), *own.joined}
     labels = None if label is None else label.found(names)
     main, arrays = _main_of(key, shapes)
+    read = columns_read(key, shapes, extra)
     steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
-        if labels is not None and name == labels:
+        if name == labels or name in read:
             continue
         if name in extra:
             follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
@@ -279,6 +285,7 @@ def padded_plan(key: PlanKey) -> Plan:
         if any(name in kinds and action == col.HOLD for name, _, action, _ in steps):
             raise FallBack(f"columns of {[*kinds]} are not rows of numbers", "give equal rows of numbers")
         steps = [(name, index, action, kinds.get(name, kind)) for name, index, action, kind in steps]
+    steps += pack_steps(key, read, main, extra)
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]

@@ -84,7 +84,9 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             names,
             absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in first),
             main=None if flattens else MAIN,
-            layout=col.BatchLayout(-1, multiple or 1, False, _IGNORED, seq_lengths=documents),
+            layout=col.BatchLayout(
+                -1, multiple or 1, False, _IGNORED, continue_positions=not positions, seq_lengths=documents
+            ),
             values=_values,
             facts=facts,
             deferred=deferred_batch if defers else None,
