@@ -79,14 +79,13 @@ def test_lines_that_ran():
     with reached:
         branches(1, "pt")
     branches(5, "tf")  # not recorded
-    missed, others = reached.missed(branches)
-    assert [line.number - first for line in missed] == [2]
-    assert [line.number - first for line in others] == [4, 6]
+    missed = list(reached.missed(branches))
+    assert [(line.number - first, line.is_excused) for line in missed] == [(2, False), (4, True), (6, True)]
     assert str(missed[0]).endswith("number = 2")
     assert "branches" in str(missed[0])
     with reached:
         branches(5, "pt")
-    assert reached.missed(branches)[0] == []
+    assert all(line.is_excused for line in reached.missed(branches))
 
 
 def test_a_last_raise_excuses_no_line_that_returns():
@@ -96,10 +95,10 @@ def test_a_last_raise_excuses_no_line_that_returns():
             return number
         raise ValueError("too small")
 
-    reached = Reached([ends_with_an_error])
-    missed, others = reached.missed(ends_with_an_error)
+    *missed, last = Reached([ends_with_an_error]).missed(ends_with_an_error)
     assert [line.text for line in missed] == ["if number > 1:", "number = number + 1", "return number"]
-    assert [line.text for line in others] == ['raise ValueError("too small")']
+    assert not any(line.is_excused for line in missed)
+    assert (last.text, last.is_excused) == ('raise ValueError("too small")', True)
 
 
 @pytest.mark.slow

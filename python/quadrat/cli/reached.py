@@ -8,12 +8,10 @@ import linecache
 import os
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
-_MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 _OTHER_FRAMEWORK = re.compile(r"(?<![a-z])(tf|tensorflow|jax|flax|mlx)(?![a-z])", re.IGNORECASE)
 _ENDS = ast.Return, ast.Yield, ast.Continue, ast.Break  # of a block, besides an error
 # Lines of tested versions that no call of what quadrat replaces runs, by function.
@@ -52,6 +50,11 @@ class Line(NamedTuple):
         """The text of the line."""
         return linecache.getline(self.file, self.number).strip()
 
+    @property
+    def is_excused(self) -> bool:
+        """True if its batches fall back anyway: it raises an error, is for another framework, or for no call here."""
+        return self.number in _excused(self.file) or self.text in _NEVER.get(self.function, ())
+
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.number}, {self.function}: {self.text}"
 
@@ -62,58 +65,31 @@ class Reached:
     def __init__(self, functions: Iterable[FunctionType]) -> None:
         codes = (code for function in functions for code in _codes(function.__code__))
         self._lines: dict[CodeType, set[int]] = {code: set() for code in codes}
-        self._thread, self._tool = 0, 0
         self._before: Any = None
 
     def __enter__(self) -> None:
-        if not self._lines:
-            return
-        self._thread = threading.get_ident()
-        if _MONITORING is None:
+        if self._lines:
             self._before = sys.gettrace()
             sys.settrace(self._trace)
-            return
-        self._tool = next(tool for tool in range(5, -1, -1) if _MONITORING.get_tool(tool) is None)
-        _MONITORING.use_tool_id(self._tool, "quadrat verify")
-        _MONITORING.register_callback(self._tool, _MONITORING.events.LINE, self._saw)
-        for code in self._lines:
-            _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)
 
     def __exit__(self, *_: object) -> None:
-        if not self._lines:
-            return
-        if _MONITORING is None:
+        if self._lines:
             sys.settrace(self._before)
-            return
-        for code in self._lines:
-            _MONITORING.set_local_events(self._tool, code, 0)
-        _MONITORING.free_tool_id(self._tool)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             self._lines[frame.f_code].add(frame.f_lineno)
         return self._trace if frame.f_code in self._lines else None
 
-    def _saw(self, code: CodeType, line: int) -> None:
-        if threading.get_ident() == self._thread:
-            self._lines[code].add(line)
-
-    def missed(self, function: FunctionType) -> tuple[list[Line], list[Line]]:
-        """The lines of a function that did not run: those that matter, and those whose batches fall back anyway.
-
-        The latter raise an error, are for other frameworks, or for no call of what quadrat replaces.
-        """
+    def missed(self, function: FunctionType) -> Iterator[Line]:
+        """The lines of a function that did not run, some of which are excused."""
         file, codes = function.__code__.co_filename, list(_codes(function.__code__))
         ran = {line for code in codes for line in self._lines[code]}
         # A line of code that is no part of a function's body: its `def`, and its decorators.
         heads = {code.co_firstlineno for code in codes} - ran
         lines = {line for code in codes for *_, line in code.co_lines() if line} - ran - heads
-        excused = _excused(file)
-        found: tuple[list[Line], list[Line]] = [], []
         for number in sorted(lines):
-            line = Line(file, number, function.__qualname__)
-            found[number in excused or line.text in _NEVER.get(line.function, ())].append(line)
-        return found
+            yield Line(file, number, function.__qualname__)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -19,7 +19,7 @@ import numpy as np
 from quadrat.cli import drawn
 from quadrat.cli.command import CommandError, console, require, say, table
 from quadrat.cli.drawn import Rng, pick
-from quadrat.cli.reached import Line, Reached
+from quadrat.cli.reached import Reached
 
 _BATCHES = 200  # of each collator or function
 _TIMED_ROWS, _ROUNDS = 32, 15
@@ -71,9 +71,15 @@ def run(options: Namespace) -> int:
     out.print(table(("collator or function", "batches", "compiled", "batches of quadrat"), rows))
     for name, difference in differences.items():
         say(out, f"{name}: {difference}")
-    missed = {twin: _missed(reached, functions) for twin, functions in unknown.items()}
-    _say_missed(out, missed)
-    equal = [case.row for case in cases if case.name not in differences and not missed[case.row][0]]
+    lines = {row: {line for one in functions for line in reached.missed(one)} for row, functions in unknown.items()}
+    missed = {row: sorted(line for line in found if not line.is_excused) for row, found in lines.items()}
+    if not_run := sorted({line for found in missed.values() for line in found}):
+        say(out, "No batch ran these lines, of code that quadrat was not tested with. It is not remembered:")
+        for line in not_run:
+            out.print(f"  {line}")
+    if excused := {line for found in lines.values() for line in found if line.is_excused}:
+        say(out, f"{len(excused)} more lines raise errors, or are for other frameworks. Such batches fall back.")
+    equal = [case.row for case in cases if case.name not in differences and not missed[case.row]]
     known = imitated.remembered()
     keys = {twin: key for twin in equal if unknown[twin] and (key := imitated.key_of(twin)) is not None}
     if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
@@ -131,21 +137,6 @@ def _times_as_fast(case: Case) -> float:
                 taken.append(process_time_ns() - start)
     torch.set_num_threads(threads)
     return float(np.median(times[0]) / max(np.median(times[1]), 1))
-
-
-def _missed(reached: Reached, functions: list[Any]) -> tuple[list[Line], list[Line]]:
-    both = [reached.missed(function) for function in functions]
-    return [line for lines, _ in both for line in lines], [line for _, lines in both for line in lines]
-
-
-def _say_missed(out: Any, missed: dict[str, tuple[list[Line], list[Line]]]) -> None:
-    lines, others = (sorted({line for both in missed.values() for line in both[which]}) for which in (0, 1))
-    if lines:
-        say(out, "No batch ran these lines, of code that quadrat was not tested with. It is not remembered:")
-        for line in lines:
-            out.print(f"  {line}")
-    if others:
-        say(out, f"{len(others)} more lines raise errors, or are for other frameworks. Such batches fall back.")
 
 
 class _Call:
