@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from quadrat.cli.waste import LITTLE_PADDING, padded, shuffled, token_budget
+from quadrat.support.around import within
 
 TRAINING, EVALUATION = "training", "evaluation"
 MAX_TOKENS, EVALUATE = "--max-tokens", "--evaluation"
 _BY_TOKENS, _STREAM, BY_LENGTH = "quadrat.batch_by_tokens", "quadrat.BatchedStream", "quadrat.batching.by_length"
 _OPTIONS = {MAX_TOKENS, EVALUATE, _BY_TOKENS, _STREAM, BY_LENGTH}
-_DEPTH = 8  # a sampler may name itself as its sampler
 
 
 class Promise(NamedTuple):
@@ -46,7 +45,7 @@ def option_for(iterator: Any) -> str:
 def _option_for(_dataset: Any, _index_sampler: Any, _collate_fn: Any) -> str:
     from quadrat.batching._epoch import WithEpoch
 
-    parts = [*_chain(_index_sampler, "batch_sampler", "sampler"), *_chain(_dataset, "dataset", "dataset")]
+    parts = [*within(_index_sampler, "batch_sampler", "sampler"), *within(_dataset, "dataset")]
     names = {type(one).__name__ for one in parts}
     if "LongestFirst" in names or any(isinstance(one, WithEpoch) for one in parts):
         return "rows of similar length are together already"
@@ -60,31 +59,31 @@ def _option_for(_dataset: Any, _index_sampler: Any, _collate_fn: Any) -> str:
     return MAX_TOKENS if isinstance(_collate_fn, collator) else _BY_TOKENS
 
 
-def _chain(value: Any, *names: str) -> Iterator[Any]:
-    """An object, the one within it, and so on."""
-    for _ in range(_DEPTH):
-        yield value
-        value = getattr(value, names[0], None) or getattr(value, names[1], None)
+def calling_trainer() -> tuple[Any, set[str]]:
+    """The Trainer of which a method is running, None if none is; and the names of that and all that it calls."""
+    module, frame, names = sys.modules.get("transformers.trainer"), sys._getframe(1), set[str]()
+    while module is not None and frame is not None:
+        names.add(frame.f_code.co_name)
+        if isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
+            return trainer, names
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, names
 
 
 def _of_trainer() -> str | None:
     """The option for the loader that a Trainer reads; None if none does. Raises ValueError where it does not act."""
-    module, frame, option = sys.modules.get("transformers.trainer"), sys._getframe(3), MAX_TOKENS
-    while module is not None and frame is not None:
-        if frame.f_code.co_name in {"evaluation_loop", "prediction_loop"}:
-            option = EVALUATE
-        if isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
-            from quadrat.integration.batch_by_tokens import require_usual_training
-            from quadrat.integration.evaluate_by_length import require_usual, require_usual_evaluation
+    trainer, running = calling_trainer()
+    if trainer is None:
+        return None
+    from quadrat.integration.batch_by_tokens import require_usual_training
+    from quadrat.integration.evaluate_by_length import require_usual, require_usual_evaluation
 
-            if option == EVALUATE:
-                require_usual_evaluation(trainer)
-            else:
-                require_usual(trainer, ["_get_train_sampler"], "chooses rows")  # without a call of it
-                require_usual_training(trainer)
-            return option
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    if running & {"evaluation_loop", "prediction_loop"}:
+        require_usual_evaluation(trainer)
+        return EVALUATE
+    require_usual(trainer, ["_get_train_sampler"], "chooses rows")  # without a call of it
+    require_usual_training(trainer)
+    return MAX_TOKENS
 
 
 def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> Promise | str:

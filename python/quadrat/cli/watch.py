@@ -21,6 +21,7 @@ import quadrat
 from quadrat.cli.batch_sizes import PATCHES, patch_tokenizers
 from quadrat.cli.command import complain, one_line
 from quadrat.cli.online import prepare_online
+from quadrat.cli.promises import calling_trainer
 from quadrat.cli.tally import OPTIONS, TALLY, finish, say
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.counts import counting
@@ -114,20 +115,10 @@ def _patch_loaders() -> None:
         self: Any, dataset: Any, batch_size: Any = 1, shuffle: Any = None, *args: Any, **options: Any
     ) -> None:
         start(self, dataset, batch_size, shuffle, *args, **options)
-        if type(self) is DataLoader and isinstance(self.sampler, RandomSampler) and not _is_of_trainer():
-            _use_budget(self)
+        if type(self) is DataLoader and isinstance(self.sampler, RandomSampler) and calling_trainer()[0] is None:
+            _use_budget(self)  # of a Trainer, `_prepare` has looked at the rows
 
     DataLoader.__init__ = __init__  # type: ignore[method-assign]
-
-
-def _is_of_trainer() -> bool:
-    """True where a Trainer makes a loader: `_prepare` has looked at its rows."""
-    module, frame = sys.modules.get("transformers.trainer"), sys._getframe(2)
-    while module is not None and frame is not None:
-        if isinstance(frame.f_locals.get("self"), module.Trainer):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
 
 
 def _use_budget(loader: Any) -> None:

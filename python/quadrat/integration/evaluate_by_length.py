@@ -13,6 +13,7 @@ from transformers import Trainer
 from quadrat.input.rows import MAIN
 from quadrat.integration.rows import row_lengths
 from quadrat.ops._nested import leaves_of, tree_map
+from quadrat.support.around import within
 
 logger = logging.getLogger("quadrat")
 
@@ -26,7 +27,6 @@ _ARGUMENTS = {
     "use_legacy_prediction_loop": False,
 }
 _OF_SEVERAL_PROCESSES = {"eval_use_gather_object": False}
-_MOST_WRAPPERS = 8
 _PADDING = -100  # with which Trainer fills up predictions of narrower batches
 AGAIN = "to have other batches, make the {0} anew (in a notebook, run the cell that makes it, too)"
 _AS_BEFORE = "evaluation by length: rows are read in their own order"
@@ -148,9 +148,5 @@ def require_usual(trainer: Any, methods: Iterable[str], does: str, base: type = 
 
 def _order_of(loader: Any) -> LongestFirst | None:
     """The sampler of a DataLoader, also if accelerate has wrapped it; None for any other."""
-    found = getattr(loader, "batch_sampler", None)
-    for _ in range(_MOST_WRAPPERS):  # a sampler may name itself as its sampler
-        if isinstance(found, LongestFirst):
-            return found
-        found = getattr(found, "batch_sampler", None) or getattr(found, "sampler", None)
-    return None
+    samplers = within(getattr(loader, "batch_sampler", None), "batch_sampler", "sampler")
+    return next((one for one in samplers if isinstance(one, LongestFirst)), None)

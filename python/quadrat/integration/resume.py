@@ -21,6 +21,7 @@ from accelerate import skip_first_batches
 from accelerate.data_loader import DataLoaderDispatcher, IterableDatasetShard
 from torch.utils.data import DataLoader, IterableDataset
 
+from quadrat.batching._epoch import differences
 from quadrat.data._share import parts_of
 from quadrat.integration.noted import NotedBatch, NotedStream, Noting, Position
 from quadrat.integration.switch import Patch, Swap, Switch
@@ -190,14 +191,10 @@ class Tracker:
             logger.warning("the checkpoint was written without SetEpochCallback: %s", what)
             self._training = self._start_of(epoch)
         else:
-            differing = [
-                f"{name} is {value!r} here and {stored['for'].get(name)!r} in the checkpoint"
-                for name, value in self._reader.items()
-                if stored["for"].get(name) != value
-            ]
-            if differing:
+            kept = {**dict.fromkeys(self._reader), **stored["for"]}
+            if differing := differences(self._reader, kept, "the checkpoint"):
                 raise ValueError(
-                    f"the checkpoint's state of the stream does not fit: {'; '.join(differing)}. Go on with what it "
+                    f"the checkpoint's state of the stream does not fit: {differing}. Go on with what it "
                     "was written with, or begin anew without resume_from_checkpoint"
                 )
             if None in stored["positions"]:
