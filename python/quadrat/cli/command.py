@@ -8,13 +8,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-Item = TypeVar("Item")
 
 # Line width of sentences in a file or a pipe; tables are not limited there.
 _WIDTH, _WIDEST = 80, 10_000
@@ -122,14 +120,3 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
-
-
-def with_progress(items: Iterable[Item], total: int, what: str) -> Iterable[Item]:
-    """The items, with a bar on a terminal's standard error where rich is installed."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    raw: TextIO = getattr(sys.stderr, "raw", sys.stderr)
-    return track(items, what, total, console=Console(file=raw), transient=True)

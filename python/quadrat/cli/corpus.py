@@ -14,8 +14,9 @@ import numpy as np
 
 from quadrat.batching.lengths import lengths
 from quadrat.batching.trim import MASK
-from quadrat.cli.command import CommandError, errors_of, listed, one_line, with_progress
+from quadrat.cli.command import CommandError, errors_of, listed, one_line
 from quadrat.support.arrays import IntArray
+from quadrat.support.progress import progress_bar
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -70,12 +71,13 @@ class Corpus:
             except (TypeError, ValueError) as error:
                 raise CommandError(f"{self.name}: {one_line(error)}") from error
         counts: list[int] = []
-        firsts = range(0, len(values), _CHUNK)
-        for first in with_progress(firsts, len(firsts), "Counting"):
-            texts = values.slice(first, _CHUNK).to_pylist()
-            # Without warnings about rows that are too long for the model.
-            rows = tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if tokenizer else None
-            counts += map(len, map(str.split, texts) if rows is None else rows)
+        with progress_bar(len(values), "counting") as bar:
+            for first in range(0, len(values), _CHUNK):
+                texts = values.slice(first, _CHUNK).to_pylist()
+                # Without warnings about rows that are too long for the model.
+                rows = tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if tokenizer else None
+                counts += map(len, map(str.split, texts) if rows is None else rows)
+                bar.update(len(texts))
         return np.array(counts, np.int64)
 
 

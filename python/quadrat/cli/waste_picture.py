@@ -19,23 +19,17 @@ from quadrat.cli.waste import Report, times
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, SOFT, BAR, PALE = "#222222", "#6b6b6b", "#3f74b5", "#c9d7e8"
+BAR, PALE = "#3f74b5", "#c9d7e8"
 MEDIAN, P95, LIMIT = "#b45309", "#0f766e", "#b91c1c"
 _STYLE: Any = {
     "text.usetex": False,  # names are not TeX
-    "text.color": INK,
+    "font.size": 9.5,
     "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "axes.labelcolor": SOFT,
-    "axes.edgecolor": "#cccccc",
     "axes.axisbelow": True,
     **{f"axes.spines.{side}": False for side in ("top", "left", "right")},
-    **{f"{axis}tick.{of}": value for axis in "xy" for of, value in (("major.size", 0), ("labelsize", 9))},
-    **{f"{axis}tick.labelcolor": SOFT for axis in "xy"},
+    **{f"{axis}tick.major.size": 0 for axis in "xy"},
     "grid.color": "#e6e6e6",
     "legend.frameon": False,
-    "legend.fontsize": 9,
-    "lines.linewidth": 1.8,
     "figure.constrained_layout.w_pad": 0.12,
     "figure.constrained_layout.h_pad": 0.1,
 }
@@ -114,9 +108,9 @@ def _shares(axes: Axes, report: Report) -> None:
     axes.barh(places, padding, left=tokens, height=0.62, color=PALE, label="padding")
     for place, cost in enumerate(report.ways.values()):
         factor = f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens"
-        axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold", fontsize=9.5)
-        axes.text(1.34, place, factor, va="center", ha="right", color=SOFT, fontsize=9.5)
-    axes.set_yticks(places, list(report.titled()), size=10, color=INK)
+        axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold")
+        axes.text(1.34, place, factor, va="center", ha="right")
+    axes.set_yticks(places, list(report.titled()))
     axes.invert_yaxis()
     axes.set_xlim(0, 1.35)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])

@@ -28,4 +28,5 @@ def progress_bar(rows: int, what: str) -> Any:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         return NoBar()
-    return tqdm(total=rows, desc=what, unit="row", delay=_QUIET)
+    stream = getattr(sys.stderr, "raw", sys.stderr)  # commands escape what moves the cursor
+    return tqdm(total=rows, desc=what, unit="row", delay=_QUIET, file=stream)
