@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import itertools
-import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat.batching.budget import Budget, joins_rows, require_rows
+from quadrat.batching.budget import Budget, joins_rows, require_rows, usual_budget
 from quadrat.batching.lengths import is_arrow, lengths_of
 from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.packing import require_choice
@@ -101,8 +100,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
             raise ValueError(f"row {int(found.argmin())} has no tokens: leave it out, or give it a token")
         multiple = getattr(self.collator, "pad_to_multiple_of", None) or 1
         if max_tokens == "auto":
-            longest = -(-int(found.max()) // multiple) * multiple
-            max_tokens = max(longest, math.ceil(_USUAL * float(found.mean())))
+            max_tokens = usual_budget(_USUAL, found, multiple)
         elif callable(max_tokens):
             max_tokens = max_tokens(found)
         require_choice(overlong, "overlong", ("error", "alone"))

@@ -168,6 +168,12 @@ def require_rows(lengths: Any, purpose: str) -> None:
         raise ValueError(f"lengths are empty: there are no rows to {purpose}")
 
 
+def usual_budget(rows: int, lengths: IntArray, multiple_of: int = 1) -> int:
+    """As many tokens as so many rows of mean length have, and at least those of the longest row, rounded up."""
+    longest = -(-int(lengths.max()) // multiple_of) * multiple_of
+    return max(longest, math.ceil(rows * float(lengths.mean())))
+
+
 def histogram(values: IntArray) -> tuple[IntArray, IntArray]:
     """The different values, rising, and how often each occurs."""
     if int(values.max()) > max(4 * len(values), 1 << 16):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ _MOST_SKIPS = 64  # batches, or rows
 original_getitems, original_getitem = datasets.Dataset.__getitems__, datasets.Dataset.__getitem__
 _original_row = datasets.Dataset._getitem
 _STATE = ("_data", "_indices", "_format_type", "_format_columns", "_format_kwargs", "_output_all_columns", "_info")
+_state_of = operator.attrgetter(*_STATE)
 
 
 def _readers(format_type: str | None) -> tuple[Any, ...]:
@@ -70,7 +72,7 @@ class StoredRows:
     """The rows of a dataset while its state is the one it had; `formatted`: other code sees them in its format."""
 
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
-        self._state = tuple(getattr(dataset, name) for name in _STATE)
+        self._state = _state_of(dataset)
         self._formatted = formatted
         self._left = 0  # rows that `datasets` reads before the next look whether others can; 0: not counted yet
         self._step = self._skips = 0  # batches that `datasets` reads at once, because others read the last ones
@@ -80,16 +82,7 @@ class StoredRows:
 
     def is_of(self, dataset: datasets.Dataset) -> bool:
         """True if the dataset is as it was."""
-        data, indices, kind, columns, kwargs, output_all, info = self._state
-        return (
-            dataset._data is data
-            and dataset._indices is indices
-            and dataset._format_type is kind
-            and dataset._format_columns is columns
-            and dataset._format_kwargs is kwargs
-            and dataset._output_all_columns is output_all
-            and dataset._info is info
-        )
+        return all(map(operator.is_, _state_of(dataset), self._state))
 
     def rows(self, keys: Sequence[int]) -> Rows | None:
         """The rows at `keys`; None where they cannot stay in Arrow. Raises IndexError."""

@@ -6,7 +6,6 @@ import functools
 import inspect
 import itertools
 import logging
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,9 +15,9 @@ from transformers.pipelines.base import ChunkPipeline, Pipeline
 from transformers.pipelines.pt_utils import PipelineIterator
 
 from quadrat.batching.any_loop import map_by_length, note
+from quadrat.batching.budget import usual_budget
 from quadrat.integration.switch import Swap, Switch
 from quadrat.ops._restored import named
-from quadrat.support.arrays import IntArray
 from quadrat.support.tensors import is_tensor
 
 Told = Callable[[Any, "str | None"], None]
@@ -54,11 +53,6 @@ def reason_against(pipeline: Any, batch_size: Any) -> str | None:
     if padding[0] is None or padding[0] != padding[1]:
         return f"set tokenizer.pad_token_id ({padding[0]}) and model.config.pad_token_id ({padding[1]}) to the same"
     return None
-
-
-def usual_budget(batch_size: int, lengths: IntArray) -> int:
-    """As many tokens as so many rows of mean length have, and at least those of the longest row."""
-    return max(int(lengths.max()), math.ceil(batch_size * float(lengths.mean())))
 
 
 class _Outputs:

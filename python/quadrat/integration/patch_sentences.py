@@ -15,8 +15,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from quadrat.batching.any_loop import by_length
+from quadrat.batching.budget import usual_budget
 from quadrat.input.rows import MAIN
-from quadrat.integration.patch_pipelines import Told, log, usual_budget
+from quadrat.integration.patch_pipelines import Told, log
 from quadrat.integration.switch import Swap, Switch
 from quadrat.ops.pad import pad
 from quadrat.support.tensors import is_tensor
