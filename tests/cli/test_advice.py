@@ -7,7 +7,11 @@ import pytest
 
 import quadrat
 from quadrat.cli import waste
-from quadrat.cli.waste import ENOUGH_WITH_BUDGET, LITTLE_PADDING, advise, code
+from quadrat.cli.waste import ENOUGH_WITH_BUDGET as ENOUGH
+from quadrat.cli.waste import LITTLE_PADDING as LITTLE
+from quadrat.cli.waste import advise, code
+from support import standins
+from support.trainer import tiny
 
 SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
 
@@ -25,20 +29,10 @@ PADDED, BUDGETED, PACKED = costs_of(0.01, 0), costs_of(0.72, 0.01), costs_of(0.7
 @pytest.mark.parametrize(
     ("dynamic", "budget", "choice", "lines"),
     [
-        (LITTLE_PADDING - 0.001, 0, "Pad to the longest row of each batch: only 4.9%", "DataCollatorWithPadding"),
-        (
-            LITTLE_PADDING + 0.001,
-            0.03,
-            "Choose batches by a token budget: padding falls from 5.1% to 3.0%",
-            "max_tokens=128",
-        ),
-        (
-            0.72,
-            ENOUGH_WITH_BUDGET - 0.001,
-            "Choose batches by a token budget: padding falls from 72.0%",
-            "max_tokens=128",
-        ),
-        (0.72, ENOUGH_WITH_BUDGET + 0.001, "Pack rows without padding: a token budget still leaves 10.1%", "Packed"),
+        (LITTLE - 0.001, 0, "Pad to the longest row of each batch: only 4.9%", "DataCollatorWithPadding"),
+        (LITTLE + 0.001, 0.03, "Choose batches by a token budget: padding falls from 5.1% to 3.0%", "max_tokens=128"),
+        (0.72, ENOUGH - 0.001, "Choose batches by a token budget: padding falls from 72.0%", "max_tokens=128"),
+        (0.72, ENOUGH + 0.001, "Pack rows without padding: a token budget still leaves 10.1%", "Packed"),
     ],
 )
 def test_advice_and_code_follow_the_numbers(dynamic, budget, choice, lines):
@@ -89,18 +83,10 @@ def test_the_code_runs(costs, pad_to_multiple_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lengths = [3 + n % 61 for n in range(40)]
     dataset = datasets.Dataset.from_dict({"input_ids": [[5] * n for n in lengths]})
-    sizes = {
-        "vocab_size": 6,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "intermediate_size": 8,
-    }
-    if costs is PACKED:
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
-    else:
+    model = standins.decoder()
+    if costs is not PACKED:
         dataset = dataset.add_column("label", [0] * 40)
-        model = transformers.BertForSequenceClassification(transformers.BertConfig(**sizes))
+        model = tiny(transformers.BertForSequenceClassification)
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     few = {"max_steps": 1, "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
     for purpose, lines in code(costs, **SIZES, pad_to_multiple_of=pad_to_multiple_of, longest=63).items():

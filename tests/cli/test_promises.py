@@ -1,6 +1,5 @@
 """What `quadrat run` promises of an option is what the option does, of the batches that it changes."""
 
-import json
 from types import MethodType
 
 import numpy as np
@@ -17,7 +16,7 @@ from quadrat.cli.promises import Promise, option_for, promised
 from quadrat.cli.waits import Waits
 from quadrat.integration.evaluate_by_length import LongestFirst
 from support import standins
-from support.command import RUN, ran
+from support.command import reported
 
 TRAIN = """
 import random
@@ -42,22 +41,15 @@ Trainer(model, args, train_dataset=rows(300), eval_dataset=rows(61), data_collat
 
 @pytest.mark.slow
 def test_an_option_does_what_was_promised(tmp_path):
-    (tmp_path / "script.py").write_text(TRAIN)
-
-    def report(*options):
-        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py")
-        assert found.returncode == 0, found.stderr
-        return json.loads((tmp_path / "report.json").read_text()), found.stderr
-
-    before, said = report()
+    done, before = reported(tmp_path, TRAIN)
     of_training, of_evaluation = (Promise(**one) for one in before["promises"])
-    assert f"padding; {of_training}, and {of_evaluation}\n" in said
+    assert f"padding; {of_training}, and {of_evaluation}\n" in done.stderr
     assert of_training.computed + of_evaluation.computed == before["computed"]
-    after, said = report(*of_training.option.split())
+    _, after = reported(tmp_path, TRAIN, options=of_training.option.split())
     saved = of_training.computed - of_training.computed_with
     assert before["computed"] - after["computed"] == pytest.approx(saved, rel=0.03)
     assert after["promises"] == [of_evaluation._asdict()]
-    after, said = report("--evaluation")
+    _, after = reported(tmp_path, TRAIN, options=["--evaluation"])
     assert before["computed"] - after["computed"] == of_evaluation.computed - of_evaluation.computed_with
     assert [one["option"] for one in after["promises"]] == [of_training.option]
 
@@ -93,10 +85,8 @@ class OwnLoader(Trainer):
 
 
 def test_which_option_changes_the_batches_of_a_loader(tmp_path):
-    rows, pad = (
-        [{"input_ids": [5] * (1 + row)} for row in range(8)],
-        quadrat.DataCollatorWithPadding(standins.encoder_tokenizer()),
-    )
+    rows = [{"input_ids": [5] * (1 + row)} for row in range(8)]
+    pad = quadrat.DataCollatorWithPadding(standins.encoder_tokenizer())
 
     def option(trainer=None, evaluates=False, rows=rows, **options):
         def evaluation_loop(self):
@@ -112,10 +102,8 @@ def test_which_option_changes_the_batches_of_a_loader(tmp_path):
     assert option("script", collate_fn=pad) == "quadrat.batching.by_length"
     assert option("script", rows=Stream()) == "quadrat.BatchedStream"
     by_tokens = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), 16)
-    for together in (
-        {"batch_sampler": by_tokens},
-        {"rows": quadrat.data.BatchedDataset(rows, by_tokens), "batch_size": 1},
-    ):
+    batches = {"rows": quadrat.data.BatchedDataset(rows, by_tokens), "batch_size": 1}
+    for together in ({"batch_sampler": by_tokens}, batches):
         assert option("script", **together) == "rows of similar length are together already"
     args = TrainingArguments(tmp_path, report_to="none", use_cpu=True)
     usual, own = (

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from support.command import PYTHON, RUN, ran
+from support.command import PYTHON, RUN, ran, reported
 
 TRAIN = """
     import random, sys
@@ -136,21 +136,19 @@ def test_losses_of_a_trainer(script, workers):
 
 
 @pytest.mark.slow
-def test_a_token_budget(script):
-    folder = script(TRAIN)
-    found = ran(folder, [*RUN, "--max-tokens", "auto", "--report", "report.json"], "script.py", "2")
-    report = json.loads((folder / "report.json").read_text())
+def test_a_token_budget(tmp_path):
+    found, report = reported(tmp_path, TRAIN, "2", options=["--max-tokens", "auto"])
     assert report["rows"] == 96
     assert report["compiled"] == len(losses(found.stdout)) == 12
     assert report["padding"] < 0.15
     assert f"{report['compiled']} steps an epoch instead of 12" in found.stderr
     assert "would compute" not in found.stderr  # the budget is in use
-    assert ran(folder, [*RUN, "--quiet", "--group-by-length"], "script.py", "0").stderr.count("quadrat run") == 0
+    assert "quadrat run" not in ran(tmp_path, [*RUN, "--quiet", "--group-by-length"], "script.py", "0").stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "joined"), [("0", False), ("2", True)])
-def test_a_few_shapes(script, workers, joined):
+def test_a_few_shapes(tmp_path, workers, joined):
     """Of padded and of joined batches; the tokens that fill them are in the report."""
     text = TRAIN.replace('print("loss"', 'print("shape", *args[1]["input_ids"].shape); print("loss"')
     if joined:
@@ -158,11 +156,8 @@ def test_a_few_shapes(script, workers, joined):
         text = text.replace("Flattening(tokenizer)", "Flattening(return_flash_attn_kwargs=True)")
         text = text.replace("BertForSequenceClassification", "BertLMHeadModel")
         text = text.replace("(vocab", "(is_decoder=True, vocab")
-    options = ["--max-tokens", "auto", "--shapes", "2", "--report", "report.json"]
-    folder = script(text)
-    found = ran(folder, [*RUN, *options], "script.py", workers)
+    found, report = reported(tmp_path, text, workers, options=["--max-tokens", "auto", "--shapes", "2"])
     shapes = [tuple(map(int, line.split()[1:])) for line in found.stdout.splitlines() if line.startswith("shape")]
-    report = json.loads((folder / "report.json").read_text())
     assert report["compiled"] == len(shapes) > 8, found.stderr
     assert len(set(shapes)) <= 2
     assert report["computed"] == sum(rows * width for rows, width in shapes)
@@ -184,15 +179,14 @@ def test_an_error_in_training_has_the_frames_of_without(script):
 
 
 @pytest.mark.slow
-def test_what_falls_back_and_what_cannot_be_batched(script):
-    folder = script("""
+def test_what_falls_back_and_what_cannot_be_batched(script, tmp_path):
+    mixed = """
         from transformers import DefaultDataCollator
         collator = DefaultDataCollator()
         for _ in range(3):
             collator([{"a": [1, 0.5]}, {"a": [2, 0.5]}])
-    """)
-    found = ran(folder, [*RUN, "--report", "report.json"], "script.py")
-    report = json.loads((folder / "report.json").read_text())
+    """
+    found, report = reported(tmp_path, mixed)
     assert (report["compiled"], report["fell_back"]) == (0, 3)
     assert "3 times DefaultDataCollator: fell back to transformers: column 'a'" in found.stderr
     assert "give all rows of the column one element type" in found.stderr.partition("3 times DefaultDataCollator")[2]

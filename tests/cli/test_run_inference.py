@@ -1,16 +1,11 @@
 """`quadrat run --inference`: pipelines in batches by length; and the report on batches that no collator makes."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from support import standins
-from support.command import RUN, ran
+from support.command import reported
 
-SCRIPT = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+SCRIPT = """
 from support import standins
 from transformers import BertForSequenceClassification, TextGenerationPipeline, pipeline, set_seed
 
@@ -30,14 +25,8 @@ tokenizer(texts, padding=True)  # not a batch of tensors
 
 @pytest.mark.slow
 def test_pipelines_and_tokenizers_are_counted(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    told = []
-    for options in ([], ["--inference"]):
-        found = ran(tmp_path, [*RUN, "--report", "report.json", *options], "script.py")
-        assert found.returncode == 0, found.stderr
-        counts = json.loads((tmp_path / "report.json").read_text())
-        told.append((found.stderr, counts["elsewhere"]))
-    (said, counts), (said_by_length, counts_by_length) = told
+    runs = [reported(tmp_path, SCRIPT, options=options) for options in ([], ["--inference"])]
+    (said, counts), (said_by_length, counts_by_length) = ((run.stderr, report["elsewhere"]) for run, report in runs)
     assert counts["pipelines rows"] == counts_by_length["pipelines rows"] == 96
     assert counts["pipelines batches"] == 24
     assert counts["pipelines tokens"] == counts_by_length["pipelines tokens"]
@@ -52,14 +41,12 @@ def test_pipelines_and_tokenizers_are_counted(tmp_path):
     assert "evaluation waited" not in said + said_by_length  # a pipeline's preprocessing is no loop
 
 
-WORKERS = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+WORKERS = """
 from torch.utils.data import DataLoader
 from transformers import DataCollatorWithPadding
 from support import standins
 
-rows = [{{"input_ids": [5] * length, "score": [1, 0.5]}} for length in (1, 2, 3, 4)]
+rows = [{"input_ids": [5] * length, "score": [1, 0.5]} for length in (1, 2, 3, 4)]
 collate = DataCollatorWithPadding(standins.encoder_tokenizer())
 for workers in (0, 1):
     assert len(list(DataLoader(rows, batch_size=2, collate_fn=collate, num_workers=workers))) == 2
@@ -69,17 +56,13 @@ for workers in (0, 1):
 @pytest.mark.slow
 def test_batches_that_fall_back_are_no_calls_of_a_tokenizer(tmp_path):
     """Also in a worker, which is a fork and has numbers of its own."""
-    (tmp_path / "script.py").write_text(WORKERS)
-    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py")
-    assert found.returncode == 0, found.stderr
-    counts = json.loads((tmp_path / "report.json").read_text())
+    _, counts = reported(tmp_path, WORKERS)
     assert counts["fell_back"] == 4
     assert counts["elsewhere"] == {}
 
 
-SENTENCES = f"""
+SENTENCES = """
 import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from sentence_transformers import SentenceTransformer
 from support import standins
 
@@ -91,12 +74,10 @@ SentenceTransformer(sys.argv[1], device="cpu").encode(texts, batch_size=12)
 def reports(folder, script, *options):
     """The lines of `quadrat run` on a script that gets a small encoder, and its report; then with these options."""
     pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
-    (folder / "script.py").write_text(script)
     standins.save_encoder(folder / "model")
     for given in ([], options):
-        found = ran(folder, [*RUN, "--report", "report.json", *given], "script.py", "model")
-        assert found.returncode == 0, found.stderr
-        yield found.stderr, json.loads((folder / "report.json").read_text())
+        done, report = reported(folder, script, "model", options=given)
+        yield done.stderr, report
 
 
 @pytest.mark.slow
@@ -112,17 +93,16 @@ def test_sentences_are_counted(tmp_path):
     assert told[1]["options"] == {"--inference": 1}
 
 
-TRAINING = f"""
+TRAINING = """
 import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from support import standins
 
 model = SentenceTransformer(sys.argv[1], device="cpu")
-rows = Dataset.from_dict({{"anchor": standins.TEXTS * 8, "positive": standins.TEXTS[1:] * 8 + standins.TEXTS[:1] * 8}})
-args = {{"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}}
+rows = Dataset.from_dict({"anchor": standins.TEXTS * 8, "positive": standins.TEXTS[1:] * 8 + standins.TEXTS[:1] * 8})
+args = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
 args = SentenceTransformerTrainingArguments("out", num_train_epochs=1, **args)
 SentenceTransformerTrainer(model, args, train_dataset=rows, loss=MultipleNegativesRankingLoss(model)).train()
 """

@@ -1,18 +1,15 @@
 """`quadrat run` of TRL's online trainers: their padding is counted, the options act, and the weights stay."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from support.command import reported
+
 pytest.importorskip("trl", reason="TRL, whose trainers are run, is not installed")
-TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -26,13 +23,9 @@ torch.save(weights(trainer), "weights.pt")
 
 def ran(folder: Path, *options: str) -> tuple[Any, dict[str, int], str]:
     """The weights after a run, the counts of its passes, and what was said."""
-    (folder / "script.py").write_text(SCRIPT)
-    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, "-m", "quadrat", "run", "--report", "report.json", *options, "script.py"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads((folder / "report.json").read_text())["elsewhere"]
-    return torch.load(folder / "weights.pt"), {name.split()[-1]: number for name, number in counts.items()}, done.stderr
+    done, report = reported(folder, SCRIPT, options=options)
+    counts = {name.split()[-1]: number for name, number in report["elsewhere"].items()}
+    return torch.load(folder / "weights.pt"), counts, done.stderr
 
 
 def test_the_report_counts_and_options_act(tmp_path: Path) -> None:

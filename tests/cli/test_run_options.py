@@ -1,12 +1,13 @@
 """Each option of `quadrat run` acts, or a line says that it does not and why; it never ends a script."""
 
-import json
 import re
 import subprocess
 
 import pytest
 
-from support.command import RUN, ran
+from quadrat.__main__ import main
+from quadrat.cli import run
+from support.command import RUN, ran, reported
 
 # Trainers of several kinds, one after the other, each of which trains and evaluates.
 TRAINERS = """
@@ -121,6 +122,7 @@ def test_acts_or_says_why_not(tmp_path, option):
         ),
         (["--inference"], "--inference did nothing: this script used no Trainer and no pipeline"),
         (["--shapes", "2"], "--shapes does nothing without --max-tokens"),
+        (["--attention", "auto"], "--attention does nothing without --max-tokens"),
         (["--max-tokens", "9", "--group-by-length"], "--group-by-length does nothing with --max-tokens"),
         (["--quiet", "--shapes", "2", "--evaluation"], ""),
     ],
@@ -142,6 +144,29 @@ def test_says_what_does_nothing_where_batches_are_made(tmp_path):
     assert "the script was given --max-tokens: options of quadrat run go before the script" in found.stderr
     assert "1 batches, 1 of them compiled" in found.stderr
     assert "--evaluation did nothing: this script used no Trainer" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "shapes", "attention"),
+    [
+        ([], None, None),
+        (["--shapes", "3"], 3, None),
+        (["--attention", "auto"], None, "auto"),
+        (["--attention", "512"], None, 512),
+    ],
+)
+def test_options_are_passed_on(monkeypatch, given, shapes, attention):
+    told = []
+    monkeypatch.setattr(run, "launch", lambda *passed: told.extend(passed) or 0)
+    assert main(["run", "--max-tokens", "64", *given, "script.py"]) == 0
+    assert told[0] == ["script.py"]
+    assert (told[1].shapes, told[1].attention) == (shapes, attention)
+
+
+def test_a_number_of_shapes(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--shapes", "0", "script.py"])
+    assert "--shapes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["missing/report.json", ""])
@@ -167,25 +192,25 @@ def test_a_report_that_cannot_be_written_at_the_end_is_shown(tmp_path):
     assert lost == f"quadrat run: {tmp_path}/reports/report.json is not written: No such file or directory"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_without_a_label_are_counted(tmp_path, workers):
-    """In numbers of each kind; of those with another label, or without rows, nothing is said."""
-    (tmp_path / "script.py").write_text(
-        f"""
-import torch, transformers
+UNLABELLED = """
+import sys, torch, transformers
 from torch.utils.data import DataLoader
 if __name__ == "__main__":
     label, rows = transformers.DefaultDataCollator(), []
     for labels in ([-100, -100], [-100, 5], [], [-100]):
         for values in (labels, torch.tensor(labels, dtype=torch.bfloat16), torch.tensor(labels)):
-            rows.append({{"x": 1, "labels": values}})
-    rows += [{{"x": 1, "label": -100}}, {{"x": 1, "label": 0}}, {{"x": 1}}]
+            rows.append({"x": 1, "labels": values})
+    rows += [{"x": 1, "label": -100}, {"x": 1, "label": 0}, {"x": 1}]
     for _ in range(2):
-        assert len(list(DataLoader(rows, collate_fn=label, num_workers={workers}))) == 15
+        assert len(list(DataLoader(rows, collate_fn=label, num_workers=int(sys.argv[1])))) == 15
 """
-    )
-    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py")
-    assert json.loads((tmp_path / "report.json").read_text())["unlabelled"] == 14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_without_a_label_are_counted(tmp_path, workers):
+    """In numbers of each kind; of those with another label, or without rows, nothing is said."""
+    found, report = reported(tmp_path, UNLABELLED, str(workers))
+    assert report["unlabelled"] == 14
     assert found.stderr.count("a batch has no label left") == 1
     assert "14 of them had no label left" in found.stderr

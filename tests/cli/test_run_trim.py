@@ -1,12 +1,10 @@
 """`quadrat run` with rows that were stored padded, and with those of multiple choice: what is computed, and said."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.command import reported
 
 SCRIPT = """
 import random, sys
@@ -53,19 +51,14 @@ class Printing(Trainer):
 collate = DataCollatorForMultipleChoice(tokenizer) if kind == "choices" else DataCollatorWithPadding(tokenizer)
 Printing(model, args, train_dataset=data, data_collator=collate).train()
 """
-COMMAND = [sys.executable, "-m", "quadrat", "run", "--report", "report.json"]
 
 
 def ran(folder: Path, kind: str, *options: str) -> tuple[list[float], list[list[int]], str, dict]:
     """The losses of a run, the shapes of its batches, what was said, and the report."""
-    (folder / "script.py").write_text(SCRIPT)
-    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
-    command = [*COMMAND, *options, "script.py", kind]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done, report = reported(folder, SCRIPT, kind, options=options)
     steps = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("step")]
     shapes = [[int(size) for size in shape] for _, *shape in steps]
-    return [float(loss) for loss, *_ in steps], shapes, done.stderr, json.loads((folder / "report.json").read_text())
+    return [float(loss) for loss, *_ in steps], shapes, done.stderr, report
 
 
 def computed(shapes: list[list[int]]) -> int:

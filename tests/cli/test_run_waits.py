@@ -9,7 +9,7 @@ import torch
 from quadrat.cli.batch_sizes import Sizes, sizes_of
 from quadrat.cli.report import gains, loop_sentences, merged, show
 from quadrat.cli.waits import Waits
-from support.command import PYTHON, RUN, ran
+from support.command import PYTHON, RUN, ran, reported
 
 # Rows, batches and steps that take a known time; what they took is printed as JSON.
 LOOPS = """
@@ -83,12 +83,10 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "start"), [("0", ""), ("2", "fork"), ("1", "spawn")])
 def test_delays_are_found_where_they_are(tmp_path, workers, start):
-    (tmp_path / "script.py").write_text(LOOPS)
+    found, report = reported(tmp_path, LOOPS, workers, start)
+    took = json.loads((tmp_path / "took.json").read_text())
     expected = ran(tmp_path, PYTHON, "script.py", workers, start)
-    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py", workers, start)
-    assert (expected.returncode, found.returncode) == (0, 0), found.stderr
     assert expected.stdout == found.stdout  # the same rows in the same order, the same random numbers
-    took, report = (json.loads((tmp_path / name).read_text()) for name in ("took.json", "report.json"))
     assert report["loops"]["training"]["batches"] == 4
     assert report["loops"]["evaluation"]["batches"] == 6 + 4 * (workers == "0")
     for kind, loop in report["loops"].items():
@@ -206,10 +204,7 @@ Trainer(Model(), args, train_dataset=Rows(), eval_dataset=Rows(), data_collator=
 @pytest.mark.parametrize("accumulated", ["1", "2"])
 def test_training_and_evaluation_of_a_trainer(tmp_path, accumulated):
     """Its loaders, of accelerate, read a batch ahead; the model's time for the last one counts too."""
-    (tmp_path / "script.py").write_text(TRAINER)
-    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py", accumulated)
-    assert found.returncode == 0, found.stderr
-    report = json.loads((tmp_path / "report.json").read_text())
+    found, report = reported(tmp_path, TRAINER, accumulated)
     assert list(report["loops"]) == ["training", "evaluation"]
     for loop in report["loops"].values():
         assert loop["batches"] == 6
@@ -238,9 +233,7 @@ assert len([*DataLoader(rows, batch_size=2, collate_fn=collate)]) == 2
 @pytest.mark.slow
 def test_what_is_not_known_is_said(tmp_path):
     """Also in a script that imports torch alone."""
-    (tmp_path / "script.py").write_text(UNKNOWN)
-    found = ran(tmp_path, [*RUN, "--report", "report.json"], "script.py")
-    report = json.loads((tmp_path / "report.json").read_text())
+    found, report = reported(tmp_path, UNKNOWN)
     assert (report["unknown"], report["computed"], report["sized"]) == (2, 0, 0)
     assert "2 batches have no attention mask: how much of them is padding is not known" in found.stderr
 

@@ -172,20 +172,14 @@ def test_a_reader_that_goes_away_is_no_error(arguments, folder):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer) as pipe:
-        done = subprocess.run(
-            [sys.executable, "-m", "quadrat", *arguments],
-            stdout=pipe, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=300, check=False,
-        )  # fmt: skip
+        done = run(*arguments, folder=folder, stdout=pipe)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_an_encoding_without_blocks_is_no_error(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "quadrat", "waste", "fixed"],
-        capture_output=True, cwd=folder, env={**os.environ, "PYTHONIOENCODING": "ascii"}, timeout=300, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"padding-free" in done.stdout
+    done = run("waste", "fixed", folder=folder, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "padding-free" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Models of transformers in a loop by length: the outputs of each row alone, to rounding, in their own types."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import transformers
@@ -11,7 +9,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 import quadrat
 from quadrat.batching import by_length, map_by_length
-from support.isolated import python
+from support.isolated import in_two
 from support.standins import TEXTS, encoder_config, encoder_tokenizer
 
 
@@ -80,6 +78,5 @@ def test_a_collator_of_transformers_and_a_loop_of_ones_own():
 
 
 @pytest.mark.slow
-def test_two_processes(tmp_path):
-    script = Path(__file__).parent.parent / "support" / "mapped_in_two.py"
-    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+def test_two_processes():
+    in_two("mapped_in_two.py")

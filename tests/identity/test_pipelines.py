@@ -29,7 +29,8 @@ from transformers.pipelines.pt_utils import KeyDataset
 import quadrat
 from quadrat.integration import patch_pipelines
 from support import standins
-from support.standins import WORDS
+from support.compare import assert_close
+from support.standins import texts_of
 
 TASKS = {
     "text-classification": (BertForSequenceClassification, {}),
@@ -63,24 +64,10 @@ def pipe(task, tokenizer=None, **options):
 
 def inputs_of(task, sizes):
     """As many inputs, each of so many words."""
-    texts = [" ".join(WORDS[(at + word) % len(WORDS)] for word in range(size)) for at, size in enumerate(sizes)]
+    texts = texts_of(sizes)
     if task == "question-answering":
         return [{"question": "who sat", "context": text or "a"} for text in texts]
     return [f"{text} [MASK]" for text in texts] if task == "fill-mask" else texts
-
-
-def assert_close(found, expected):
-    if isinstance(expected, (float, np.floating)):
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected)
-        assert_close(list(found.values()), list(expected.values()))
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other)
-    else:
-        assert found == expected
 
 
 def given_as(form, inputs):

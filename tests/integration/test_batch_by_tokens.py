@@ -12,7 +12,6 @@ import torch
 from torch.utils.data import IterableDataset, SequentialSampler
 from transformers import (
     BertForMultipleChoice,
-    BertForSequenceClassification,
     BertForTokenClassification,
     BertLMHeadModel,
     DataCollatorWithPadding,
@@ -22,7 +21,7 @@ from transformers import (
 import quadrat
 from quadrat.batching import AttentionCost
 from support.strategies import make_tokenizer
-from support.trainer import Losses, arguments, tiny
+from support.trainer import DETERMINISTIC, Losses, Noting, arguments, tiny, trainer_of
 
 
 def lengths() -> list[int]:
@@ -35,30 +34,6 @@ def rows() -> list[dict[str, Any]]:
     return [
         {"input_ids": [number, *[5] * (length - 1)], "labels": number % 2} for number, length in enumerate(lengths())
     ]
-
-
-# Without dropout, which draws for each place of a batch.
-DETERMINISTIC = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-
-class Noting(Losses):
-    """Keeps the first tokens of each batch, and its shape."""
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if model.training:
-            self.__dict__.setdefault("seen", []).append((inputs["input_ids"][:, 0].tolist(), inputs["input_ids"].shape))
-        return super().compute_loss(model, inputs, *args, **kwargs)
-
-    @property
-    def numbers(self) -> list[int]:
-        return [number for numbers, _ in self.seen for number in numbers]
-
-
-def trainer_of(folder: Any, dataset: Any, collator: Any = None, cls: Any = Noting, **options: Any) -> Any:
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator
-    given = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
-    model = tiny(BertForSequenceClassification, **DETERMINISTIC)
-    return cls(model=model, args=given, train_dataset=dataset, data_collator=collator)
 
 
 @pytest.mark.parametrize("form", ["dataset", "list"])
@@ -147,19 +122,6 @@ def test_other_collators(tmp_path, collator):
     trainer.train()
     assert sorted(trainer.numbers) == list(range(96))
     assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows
-
-
-def test_resumed_in_mid_epoch(tmp_path):
-    options = {"save_strategy": "steps", "save_steps": 3, "num_train_epochs": 2}
-    whole = trainer_of(tmp_path / "whole", rows(), **options)
-    made = quadrat.batch_by_tokens(whole, 300)
-    whole.train()
-    resumed = trainer_of(tmp_path / "resumed", rows(), **options)
-    quadrat.batch_by_tokens(resumed, 300)
-    at = 3 * (made.steps // 3 - 1)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{at}"))
-    assert resumed.seen == whole.seen[at:]
-    assert resumed.losses == whole.losses[at:]
 
 
 def test_a_run_resumed_with_other_batches_is_refused(tmp_path):
@@ -279,16 +241,6 @@ def test_trainers_with_a_sampler_of_their_own(tmp_path):
     assert sorted(trainer.numbers) == list(range(96))
 
 
-def test_workers_make_the_same_batches(tmp_path):
-    seen = []
-    for workers in (0, 2):
-        trainer = trainer_of(tmp_path, datasets.Dataset.from_list(rows()), dataloader_num_workers=workers)
-        quadrat.batch_by_tokens(trainer)
-        trainer.train()
-        seen.append(trainer.seen)
-    assert seen[0] == seen[1]
-
-
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_batches_of_a_few_shapes_lose_as_much(tmp_path, accumulated):
     """The filled rows and tokens do not count: the losses are those of the same batches without them."""
@@ -302,10 +254,9 @@ def test_batches_of_a_few_shapes_lose_as_much(tmp_path, accumulated):
             trainer.data_collator = collator.collator
         trainer.train()
         losses[filled] = trainer.losses
-        shapes = {tuple(shape) for _, shape in trainer.seen}
-        assert (shapes == set(plan.shapes)) == filled
+        assert (set(trainer.trained) == set(plan.shapes)) == filled
         assert made.steps * 2 == trainer.state.global_step
-        numbers = Counter(number for numbers, _ in trainer.seen for number in numbers)
+        numbers = Counter(trainer.numbers)
         assert all(numbers[number] >= 2 for number in range(1, 96))
         assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows, not filled
     assert losses[True] == pytest.approx(losses[False], rel=1e-5)
@@ -367,11 +318,6 @@ def test_batches_that_take_the_same_time(tmp_path, given):
 def test_attention_of_rows_of_several_sequences(tmp_path):
     choices = [{"input_ids": [row["input_ids"], row["input_ids"]], "label": 0} for row in rows()]
     collator = quadrat.DataCollatorForMultipleChoice(make_tokenizer())
-    trainer = Noting(
-        model=tiny(BertForMultipleChoice),
-        args=arguments(tmp_path, per_device_train_batch_size=8),
-        train_dataset=choices,
-        data_collator=collator,
-    )
+    trainer = trainer_of(tmp_path, choices, collator, tiny(BertForMultipleChoice))
     made = quadrat.batch_by_tokens(trainer, 256, attention=20)
     assert made.attention == AttentionCost(40.0), "the two sequences of a row are half as wide"

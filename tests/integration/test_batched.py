@@ -19,7 +19,7 @@ from transformers import BertForTokenClassification, set_seed
 import quadrat
 from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
-from support.isolated import python
+from support.isolated import in_two
 from support.strategies import make_tokenizer
 from support.trainer import Losses, Stop, arguments, tiny
 
@@ -308,9 +308,7 @@ def test_workers_and_accumulation(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     """Each row once an epoch over both, as many batches on each, and in every epoch others."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    script = Path(__file__).parent.parent / "support" / "batched_in_two.py"
-    python(*torchrun, script, tmp_path)
+    in_two("batched_in_two.py", tmp_path)
     seen = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     assert [len(epochs) for epochs in seen] == [2, 2]
     for epoch in range(2):

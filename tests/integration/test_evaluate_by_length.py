@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -24,7 +23,7 @@ from transformers import (
 
 import quadrat
 from quadrat.integration.evaluate_by_length import LongestFirst, evaluate_by_length
-from support.isolated import python
+from support.isolated import in_two
 from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
@@ -161,8 +160,7 @@ def test_mean_losses_of_several_processes(count, each, processes, split):
 
 @pytest.mark.slow
 def test_two_processes(tmp_path):
-    script = Path(__file__).parent.parent / "support" / "evaluated_in_two.py"
-    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, tmp_path)
+    in_two("evaluated_in_two.py", tmp_path)
 
 
 def test_metrics_that_read_padding(tmp_path, caplog):

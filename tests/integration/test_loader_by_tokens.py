@@ -2,10 +2,6 @@
 
 import functools
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import datasets
 import pytest
@@ -15,12 +11,12 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, RandomSampler
 
 import quadrat
-from support.command import RUN
+from support.command import PYTHON, RUN, TESTS, ran, reported
 from support.strategies import make_tokenizer
 from support.streams import LENGTHS as SOME
 
 LENGTHS = [1 + length for length in SOME]
-SCRIPT = Path(__file__).parents[1] / "support" / "loader_in_two.py"
+SCRIPT = TESTS / "support" / "loader_in_two.py"
 
 
 def note_worker(noted, worker):
@@ -31,10 +27,10 @@ def rows_of(lengths):
     return [{"input_ids": [5] * length, "number": number} for number, length in enumerate(lengths)]
 
 
-def loader_of(lengths, cls=DataLoader, **options):
+def loader_of(lengths, cls=DataLoader, rows=None, **options):
     collate = quadrat.DataCollatorWithPadding(make_tokenizer())
     given = {"batch_size": 4, "shuffle": True, "collate_fn": collate, **options}
-    return cls(rows_of(lengths), **given)
+    return cls(rows_of(lengths) if rows is None else rows, **given)
 
 
 def numbers_of(loader):
@@ -132,41 +128,29 @@ def test_a_stateful_loader_goes_on(workers):
     assert numbers_of(again) == passes[1]
 
 
+STREAM = datasets.Dataset.from_list(rows_of(LENGTHS)).to_iterable_dataset()
+
+
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("options", "error", "said"),
     [
-        (lambda: loader_of(LENGTHS, shuffle=False), ValueError, "does not shuffle .* quadrat.batching.by_length"),
-        (lambda: loader_of(LENGTHS, batch_size=None, shuffle=None), ValueError, "does not shuffle"),
-        (
-            lambda: loader_of(LENGTHS, shuffle=None, sampler=RandomSampler(LENGTHS, replacement=True)),
-            ValueError,
-            "more than once",
-        ),
-        (
-            lambda: loader_of(LENGTHS, shuffle=None, sampler=RandomSampler(LENGTHS, num_samples=3)),
-            ValueError,
-            "some of them",
-        ),
-        (
-            lambda: loader_of(LENGTHS, type("Own", (DataLoader,), {})),
-            TypeError,
-            "Own makes batches in its own way: .* before accelerator.prepare",
-        ),
-        (
-            lambda: DataLoader(datasets.Dataset.from_list(rows_of(LENGTHS)).to_iterable_dataset(), batch_size=4),
-            TypeError,
-            "cannot be indexed by row",
-        ),
-        (lambda: quadrat.batch_by_tokens(loader_of(LENGTHS)), ValueError, "planned already: .* make the loader anew"),
-        (lambda: DataLoader([{"a": [1]}] * 5, shuffle=True, batch_size=2), ValueError, "no column 'input_ids'"),
+        ({"shuffle": False}, ValueError, "does not shuffle .* quadrat.batching.by_length"),
+        ({"batch_size": None, "shuffle": None}, ValueError, "does not shuffle"),
+        ({"shuffle": None, "sampler": RandomSampler(LENGTHS, replacement=True)}, ValueError, "more than once"),
+        ({"shuffle": None, "sampler": RandomSampler(LENGTHS, num_samples=3)}, ValueError, "some of them"),
+        ({"cls": type("Own", (DataLoader,), {})}, TypeError, "Own makes batches .* before accelerator.prepare"),
+        ({"rows": STREAM, "shuffle": None}, TypeError, "cannot be indexed by row"),
+        ({"rows": [{"a": [1]}] * 5}, ValueError, "no column 'input_ids'"),
     ],
 )
-def test_what_it_cannot_do(make, error, said):
+def test_what_it_cannot_do(options, error, said):
     with pytest.raises(error, match=said):
-        quadrat.batch_by_tokens(make())
+        quadrat.batch_by_tokens(loader_of(LENGTHS, **options))
 
 
-def test_evaluation_is_for_a_trainer():
+def test_what_it_does_once_and_not_in_an_evaluation():
+    with pytest.raises(ValueError, match=r"planned already: .* make the loader anew"):
+        quadrat.batch_by_tokens(quadrat.batch_by_tokens(loader_of(LENGTHS)))
     with pytest.raises(ValueError, match="map_by_length computes"):
         quadrat.batch_by_tokens(loader_of(LENGTHS), evaluation=True)
 
@@ -175,10 +159,9 @@ def test_evaluation_is_for_a_trainer():
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_script_without_trainer(tmp_path, processes):
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--no-python"]
-    run = [sys.executable, *torchrun] if processes > 1 else []
-    command = [*run, *RUN, "--max-tokens", "auto", str(SCRIPT), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1]), "OMP_NUM_THREADS": "1"}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    run = [*PYTHON, *torchrun] if processes > 1 else []
+    found = ran(tmp_path, [*run, *RUN, "--max-tokens", "auto"], str(SCRIPT), str(tmp_path))
+    assert found.returncode == 0, found.stderr
     saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(processes)]
     for epoch in range(2):
         shares = [epochs[epoch] for epochs, _, _ in saved]
@@ -214,10 +197,7 @@ print([len(list(loader)) for loader in loaders])
 
 @pytest.mark.slow
 def test_a_loader_that_it_cannot_plan_is_as_before(tmp_path):
-    (tmp_path / "script.py").write_text(BROKEN)
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
-    command = [*RUN, "--max-tokens", "8", str(tmp_path / "script.py")]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found, _ = reported(tmp_path, BROKEN, options=["--max-tokens", "8"])
     assert found.stdout == "[2, 2]\n"
     assert "batches of a DataLoader are as before: OSError: not there yet" in found.stderr
     assert "batches of a DataLoader are as before: list may pad in its own way" in found.stderr

@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     from quadrat.trl import online
     from quadrat.trl.positions import sides_of
     from quadrat.trl.row_sizes import split_by_tokens
-    from support.isolated import python
+    from support.isolated import in_two
     from support.online import difference, policy, reward, tokenizer, trainer_of, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:.*experimental")
@@ -223,8 +223,7 @@ def test_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loss", ["dapo", "grpo"])
 def test_two_processes(loss: str, tmp_path: Path) -> None:
     """The weights of TRL, and micro-batches that have as many rows, in order of length, on both."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    python(*torchrun, Path(__file__).parent.parent / "support" / "online_in_two.py", tmp_path, loss)
+    in_two("online_in_two.py", tmp_path, loss)
     both = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     for one in both:
         assert "rows of similar length" in one["said"]

@@ -6,14 +6,13 @@ import os
 import random
 import signal
 import tempfile
-from pathlib import Path
 
 import pytest
 import torch
 from transformers.trainer_utils import get_last_checkpoint
 
 import quadrat
-from support.isolated import python
+from support.isolated import in_two
 from support.resumed import ROWS, Counting, Plain, Recording, of_datasets, train
 
 PLAIN = {"dataloader_num_workers": 0}
@@ -98,8 +97,7 @@ def test_rows_are_not_read_again(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes(tmp_path):
-    script = Path(__file__).parent.parent / "support" / "resumed_in_two.py"
-    python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, tmp_path, seconds=600)
+    in_two("resumed_in_two.py", tmp_path, seconds=600)
 
 
 @pytest.fixture
@@ -158,22 +156,20 @@ def test_checkpoints_of_runs_without_the_callback(tmp_path, caplog):
     assert [rows for _, rows in anew.record] == [rows for _, rows in whole.record[15:32]]
 
 
-def test_states_that_a_checkpoint_cannot_keep(tmp_path):
-    class Tuples(Counting):
+STATES = {
+    "tuples": lambda at: {"at": (at, 0)},
+    "numbers as names": lambda at: {"rows": {0: at} if at > 5 else {}},
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_that_a_checkpoint_cannot_keep(tmp_path, state):
+    class Odd(Counting):
         def state_dict(self):
-            return {"at": (self.at, 0)}
+            return STATES[state](self.at)
 
-    with pytest.raises(TypeError, match="state_dict of Tuples cannot be stored in a checkpoint"):
-        train(tmp_path, Tuples())
-
-
-def test_a_state_that_a_checkpoint_cannot_keep_later(tmp_path):
-    class ByFile(Counting):
-        def state_dict(self):
-            return {"rows": {0: self.at} if self.at > 5 else {}}
-
-    with pytest.raises(TypeError, match="state_dict of ByFile cannot be stored in a checkpoint"):
-        train(tmp_path, ByFile())
+    with pytest.raises(TypeError, match="state_dict of Odd cannot be stored in a checkpoint"):
+        train(tmp_path, Odd())
 
 
 @pytest.mark.parametrize("make", [lambda: of_datasets(3), lambda: quadrat.BatchedStream(of_datasets(3), 40), Plain])

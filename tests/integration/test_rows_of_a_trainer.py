@@ -9,7 +9,6 @@ import torch
 from transformers import (
     BertForMaskedLM,
     BertForMultipleChoice,
-    BertForSequenceClassification,
     T5Config,
     T5ForConditionalGeneration,
     default_data_collator,
@@ -18,22 +17,11 @@ from transformers import (
 import quadrat
 from quadrat.integration.rows import group_by_row_lengths, row_lengths, trim_batches
 from support.strategies import make_tokenizer
-from support.trainer import Losses, arguments, tiny
+from support.trainer import tiny, trainer_of
 
 WIDTH = 60
 SIZES = [1 + row * row % 23 for row in range(64)] + [40]
 TOKENIZER = make_tokenizer(model_max_length=WIDTH, mask_token="[UNK]")
-# Without dropout, which draws for each place of a batch.
-DETERMINISTIC = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-
-class Noting(Losses):
-    """Keeps the shapes of batches, those of training and of evaluation."""
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        kind = "trained" if model.training else "evaluated"
-        self.__dict__.setdefault(kind, []).append(tuple(inputs["input_ids"].shape))
-        return super().compute_loss(model, inputs, *args, **kwargs)
 
 
 def padded_row(row: int, size: int) -> dict[str, Any]:
@@ -44,13 +32,6 @@ def padded_row(row: int, size: int) -> dict[str, Any]:
 def stored(**more: Any) -> Any:
     rows = [{**padded_row(row, size), **more} for row, size in enumerate(SIZES)]
     return datasets.Dataset.from_list(rows)
-
-
-def trainer_of(folder: Any, dataset: Any, collator: Any = None, model: Any = None, **options: Any) -> Any:
-    collator = quadrat.DataCollatorWithPadding(TOKENIZER) if collator is None else collator
-    given = {"num_train_epochs": 1, "per_device_train_batch_size": 8, **options}
-    model = tiny(BertForSequenceClassification, **DETERMINISTIC) if model is None else model
-    return Noting(model=model, args=arguments(folder, **given), train_dataset=dataset, data_collator=collator)
 
 
 def computed(shapes: list[tuple[int, ...]]) -> int:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BertForSequenceClassification, set_seed
 
 import quadrat
 from support import standins
-from support.standins import WORDS
+from support.compare import assert_close
+from support.standins import texts_of
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers", reason="sentence-transformers, which is patched, is not installed"
@@ -27,19 +27,13 @@ from quadrat.integration import patch_pipelines, patch_sentences  # noqa: E402
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     standins.save_encoder(folder / "encoder")
-    set_seed(0)
-    BertForSequenceClassification(standins.encoder_config(num_labels=1)).save_pretrained(folder / "classifier")
-    standins.encoder_tokenizer().save_pretrained(folder / "classifier")
+    standins.save_classifier(folder / "classifier", num_labels=1)
     made = {"encode": SentenceTransformer(str(folder / "encoder"), device="cpu", prompts={"ask": "the cat "})}
     made["predict"] = CrossEncoder(str(folder / "classifier"), device="cpu")
     with torch.no_grad():
         for parameter in [*made["encode"].parameters(), *made["predict"].parameters()]:
             parameter.mul_(4)  # so that a token of another row would show
     return made
-
-
-def texts_of(sizes):
-    return [" ".join(WORDS[(at + word) % len(WORDS)] for word in range(size)) for at, size in enumerate(sizes)]
 
 
 def by_length(model, call):
@@ -51,19 +45,6 @@ def by_length(model, call):
             return call(), shapes
     finally:
         hook.remove()
-
-
-def assert_close(found, expected):
-    assert type(found) is type(expected)
-    if isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other)
-    elif isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    else:
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 OPTIONS = [

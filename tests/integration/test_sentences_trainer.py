@@ -5,11 +5,10 @@ import logging
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
-from transformers import BertForSequenceClassification
 
 import quadrat
 from support import standins
-from support.standins import WORDS
+from support.standins import texts_of
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers, which has these trainers, is not installed")
 
@@ -23,15 +22,14 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
 
 SIZES = [1 + (7 * at) % 29 for at in range(60)]
-TEXTS = [" ".join(WORDS[(at + word) % len(WORDS)] for word in range(size)) for at, size in enumerate(SIZES)]
+TEXTS = texts_of(SIZES)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("model")
     standins.save_encoder(made / "encoder")
-    BertForSequenceClassification(standins.encoder_config(num_labels=1)).save_pretrained(made / "pairs")
-    standins.encoder_tokenizer().save_pretrained(made / "pairs")
+    standins.save_classifier(made / "pairs", num_labels=1)
     return made
 
 

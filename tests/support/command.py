@@ -1,15 +1,19 @@
 """The command line, run as a user runs it, or in this process."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from quadrat.__main__ import main
 
 TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(200)]
 
+TESTS = Path(__file__).parents[1]
 PYTHON = [sys.executable]
 RUN = [sys.executable, "-m", "quadrat", "run"]
 
@@ -18,25 +22,32 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 
 
-def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "quadrat", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
-        timeout=timeout,
-        check=False,
-    )
+def run(
+    *arguments: object, folder: Path, timeout: float = 300, stdout: Any = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "quadrat", *map(str, arguments)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", **variables}
+    streams: dict[str, Any] = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(command, cwd=folder, env=environment, timeout=timeout, check=False, **streams)
 
 
 def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A script that is run in a folder; what processes leave for the report lies there too."""
-    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
+    """A script that is run in a folder, where processes leave what the report is made of; it may import `support`."""
+    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, text=True, check=False, **{**pipes, **options}
     )
+
+
+def reported(
+    folder: Path, script: str, *arguments: str, options: Sequence[str] = ()
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A script under `quadrat run`, and the report on it."""
+    (folder / "script.py").write_text(dedent(script))
+    done = ran(folder, [*RUN, "--report", "report.json", *options], "script.py", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done, json.loads((folder / "report.json").read_text())
 
 
 def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:

@@ -30,6 +30,22 @@ def assert_same_batch(expected: Any, got: Any, name: str = "batch") -> None:
     assert difference is None, difference
 
 
+def assert_close(found: Any, expected: Any) -> None:
+    """The same structure, types and shapes, and numbers that are equal to rounding."""
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        assert_close(list(found.values()), list(expected.values()))
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    elif isinstance(expected, (float, np.floating, np.ndarray, torch.Tensor)):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    else:
+        assert found == expected
+
+
 def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
     """Two of `outcome`: the same batch, or errors of one type."""
     assert got[0] == expected[0], f"expected {expected[1]!r}, got {got[1]!r}"

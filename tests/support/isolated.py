@@ -54,6 +54,12 @@ def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
     return done.stdout
 
 
+def in_two(script: str, *arguments: object, seconds: float = 300) -> str:
+    """What two processes of `torchrun` print that run a script of `tests/support`."""
+    torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2
+    return python(*torchrun, Path(__file__).parent / script, *arguments, seconds=seconds)
+
+
 def words(program: str) -> list[str]:
     """The words that a program prints. Warnings end it."""
     return python("-W", "error", "-c", program).split()

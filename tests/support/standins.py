@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ _SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "
 
 _KINDS = ("pad", "unk", "cls", "sep", "mask")
 _SPECIAL = {f"{kind}_token": f"[{kind.upper()}]" for kind in _KINDS}
+
+
+def texts_of(sizes: Iterable[int]) -> list[str]:
+    """Texts of so many words."""
+    return [" ".join(WORDS[(at + word) % len(WORDS)] for word in range(size)) for at, size in enumerate(sizes)]
 
 
 # Trained once: another time the same texts may give another vocabulary.
@@ -119,6 +124,12 @@ def save_encoder(folder: Path) -> None:
     encoder_tokenizer().save_pretrained(folder)
 
 
+def save_classifier(folder: Path, **options: Any) -> None:
+    """A folder that AutoModelForSequenceClassification and AutoTokenizer load."""
+    BertForSequenceClassification(encoder_config(**options)).save_pretrained(folder)
+    encoder_tokenizer().save_pretrained(folder)
+
+
 def save_decoder(folder: Path) -> None:
     """A folder that AutoModelForCausalLM and AutoTokenizer load."""
     decoder().save_pretrained(folder)
@@ -137,9 +148,7 @@ def save_hub(folder: Path) -> Path:
     save_encoder(folder / "google-bert/bert-base-uncased")
     save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
     save_speech(folder / "facebook/wav2vec2-base-960h")
-    classifier = folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
-    BertForSequenceClassification(encoder_config()).save_pretrained(classifier)
-    encoder_tokenizer().save_pretrained(classifier)
+    save_classifier(folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english")
     return folder
 
 

@@ -59,6 +59,8 @@ KINDS = ["batches", "packs"]
 
 
 def stream_of(kind, dataset, **options):
+    """A stream of a dataset, or of one of `DATASETS` by name."""
+    dataset = DATASETS[dataset](rows_of(LENGTHS)) if isinstance(dataset, str) else dataset
     options = {"window": 24, **options}
     if kind == "batches":
         return quadrat.BatchedStream(dataset, 3 * LIMIT, **options)
@@ -70,6 +72,12 @@ def said(item):
         return [row["input_ids"] for row in item]
     documents = np.split(item["input_ids"], item["seq_lengths"].cumsum()[:-1])
     return [document.tolist() for document in documents]
+
+
+def after(state, stream):
+    """The items of a stream that goes on at a state."""
+    stream.load_state_dict(state)
+    return [said(item) for item in stream]
 
 
 def documents(items):

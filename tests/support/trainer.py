@@ -2,9 +2,21 @@
 
 from typing import Any
 
-from transformers import BertConfig, BertLMHeadModel, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertLMHeadModel,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 import quadrat
+from support.strategies import make_tokenizer
+
+# Without dropout, which draws for each place of a batch.
+DETERMINISTIC = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 class Losses(Trainer):
@@ -16,6 +28,26 @@ class Losses(Trainer):
         loss = result[0] if isinstance(result, tuple) else result
         self.__dict__.setdefault("losses", []).append(loss.item())
         return result
+
+
+class Noting(Losses):
+    """Keeps the first tokens and the shape of each batch that it trains on, and the shapes of those it evaluates."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        ids = inputs["input_ids"]
+        if model.training:
+            self.__dict__.setdefault("seen", []).append((ids[..., 0].flatten().tolist(), ids.shape))
+        else:
+            self.__dict__.setdefault("evaluated", []).append(tuple(ids.shape))
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for numbers, _ in self.seen for number in numbers]
+
+    @property
+    def trained(self) -> list[tuple[int, ...]]:
+        return [tuple(shape) for _, shape in self.seen]
 
 
 class Stop(TrainerCallback):
@@ -48,3 +80,13 @@ def trained(cls: Any, dataset: Any, given: TrainingArguments, **options: Any) ->
     trainer.train()
     assert len(trainer.losses) == given.max_steps * given.gradient_accumulation_steps
     return trainer
+
+
+def trainer_of(
+    folder: Any, dataset: Any, collator: Any = None, model: Any = None, cls: Any = Noting, **options: Any
+) -> Any:
+    """A Trainer for one epoch in batches of 8 rows; by default of a classifier whose rows are padded."""
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator
+    given = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
+    model = tiny(BertForSequenceClassification, **DETERMINISTIC) if model is None else model
+    return cls(model=model, args=given, train_dataset=dataset, data_collator=collator)
