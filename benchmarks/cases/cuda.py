@@ -140,8 +140,8 @@ def masked() -> Case:
     special = torch.tensor([1 << 0 | 1 << 7], device="cuda")
     own = columns[0]
     options = PhiloxOptions(7, 0, 0.15, 0.8, 0.1, 103, 30522)
-    source = own.values, own.values_size, own.offsets, batch.rows, own.width, own.left
-    outputs = own.out, address_of(labels), address_of(mask)
+    rows = own.offsets, batch.rows, own.width, own.left, False, 0, address_of(special), 1
+    outputs = own.out, address_of(labels), ids.numel(), True, own.values, own.values_size, 0, address_of(mask)
 
     def one_by_one() -> Any:
         pad_columns([columns[0], columns[2]], batch.rows, ids.device)
@@ -149,7 +149,7 @@ def masked() -> Case:
         return quadrat.mask_tokens(ids, mask_token_id=103, vocab_size=30522, special_ids=[0, 7], **drawn)
 
     def together() -> None:
-        launch("pad_masked", ids.device, options, address_of(keys), *source, address_of(special), 1, 0, *outputs)
+        launch("philox_mask", ids.device, options, address_of(keys), *rows, *outputs)
 
     def check() -> None:
         expected = one_by_one()

@@ -1,5 +1,4 @@
-// How arguments, results and errors pass between Python and C++. Every file of the bindings has this one, and by way of
-// it what these lines include.
+// How arguments, results and errors pass between Python and C++. Every file of the bindings includes it.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -10,9 +10,8 @@
 
 namespace quadrat {
 
-// How tokens are masked by counter: seed, epoch, the probability that a token is masked, those that a masked one
-// becomes the mask token or a random one, the mask token, the size of the vocabulary. In Python, a `PhiloxOptions` of
-// python/quadrat/ops/_philox.py.
+// As python/quadrat/ops/_philox.py names them: seed, epoch, the probability that a token is masked, those that a masked
+// one becomes the mask token or a random one, the mask token, the size of the vocabulary.
 using PhiloxOptions = std::tuple<std::uint64_t, std::uint32_t, double, double, double, std::int64_t, std::int64_t>;
 
 inline void check_vocab_size(std::int64_t size) {

@@ -6,8 +6,7 @@
 
 namespace {
 
-// Where Python has no memory for an object, pybind11 throws a runtime_error that says so, with or without Python's own
-// error.
+// Where Python has no memory, pybind11 throws a runtime_error that says so, with or without Python's own error.
 void keep_memory_error(std::exception_ptr error) {
     try {
         std::rethrow_exception(std::move(error));

@@ -8,8 +8,7 @@
 
 namespace quadrat::cuda {
 
-// How an output of rows is shared among blocks: pieces of 2**bytes_log bytes, each of them to 2**lanes_log threads.
-// The launcher says it (see shape.hpp).
+// How an output is shared among blocks, see shape.hpp: pieces of 2**bytes_log bytes, each of 2**lanes_log threads.
 struct Pieces {
     std::int64_t rows = 0;
     std::int64_t per_row = 1;  // that are taken at the same time; a longer row takes several turns
@@ -38,8 +37,7 @@ struct Output {
     Pieces pieces = {};
 };
 
-// One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
-// in an attention mask.
+// One output of pad_columns: [rows, width, inner]. Without values, `value` stands there, as in an attention mask.
 struct PadColumn : Output {
     const std::int64_t* offsets;  // [rows + 1], in tokens
     std::int64_t width;
@@ -109,29 +107,23 @@ struct RowKeys : Rows {
     std::uint64_t* out;  // [rows]
 };
 
-// Rows of ids that are masked, and how. Special ids, those whose bit in `set` is 1, are not masked.
-struct MaskedRows : Rows {
+// Rows of ids, [rows, width], or, where `flat`, [out_size], row i at offsets[i] - offsets[0]: their labels, and the ids
+// masked in place. Where it `pads`, the ids are first written, with an attention mask: row i, padded, is
+// values[offsets[i]:offsets[i + 1]].
+struct PhiloxMask : Rows {
     PhiloxMasking how;
     const std::uint64_t* row_keys;  // [rows]
-    const std::uint64_t* set;
+    const std::uint64_t* set;       // ids whose bit is 1 are special: not masked
     std::int64_t set_size;
+    const std::uint8_t* words;  // as the ids, instead of `set`; or nullptr: each token is a word
     std::int64_t* ids;
     std::int64_t* labels;
-};
-
-// The rows of ids and labels, [rows, width]; or, where `flat`, [out_size], row i at offsets[i] - offsets[0].
-struct PhiloxMask : MaskedRows {
-    bool flat;
-    const std::uint8_t* words;  // as the ids, instead of `set`; or nullptr: each token is a word
     std::int64_t out_size;
-};
-
-// values[offsets[i]:offsets[i + 1]] to ids, labels and mask, [rows, width]; mask may be nullptr.
-struct PadMasked : MaskedRows {
+    bool flat, pads;
     const std::int64_t* values;
     std::int64_t values_size;
     std::int64_t fill;
-    std::int64_t* mask;
+    std::int64_t* attention_mask;  // or nullptr
 };
 
 // What mask_layout finds out, and how far it has got; zeros at first. The launcher clears it.

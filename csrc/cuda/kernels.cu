@@ -39,6 +39,5 @@ template cudaError_t launch(const TakeTokens&, cudaStream_t);
 template cudaError_t launch(const CausalLabels&, cudaStream_t);
 template cudaError_t launch(const RowKeys&, cudaStream_t);
 template cudaError_t launch(const PhiloxMask&, cudaStream_t);
-template cudaError_t launch(const PadMasked&, cudaStream_t);
 
 }  // namespace quadrat::cuda

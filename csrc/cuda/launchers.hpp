@@ -1,16 +1,15 @@
-// How each kernel is launched, on a GPU and in the emulation alike. A queue runs the blocks: it has `most_blocks` and
-// `piece_log` (see shape.hpp), run(kernel, shape, call), clear(address, bytes), an Error, and its values `success` and
-// `too_many_blocks`.
+// How each kernel is launched, on a GPU and in the emulation alike. A queue runs the blocks: it has `most_blocks`,
+// `piece_log`, run(kernel, shape, call), clear(address, bytes), and the Errors `success` and `too_many_blocks`.
 #pragma once
 
 #include <type_traits>
 #include <utility>
 
+#include "../kernels/bytes.hpp"
 #include "causal_labels.cuh"
 #include "flatten_columns.cuh"
 #include "mask_layout.cuh"
 #include "pad_columns.cuh"
-#include "pad_masked.cuh"
 #include "philox_mask.cuh"
 #include "row_keys.cuh"
 #include "shape.hpp"
@@ -27,24 +26,15 @@ inline auto kernel_of(const FlattenColumns&) { return flatten_columns; }
 inline auto kernel_of(const Unpad&) { return unpad; }
 inline auto kernel_of(const CausalLabels&) { return causal_labels; }
 inline auto kernel_of(const RowKeys&) { return row_keys; }
-inline auto kernel_of(const PhiloxMask&) { return philox_mask; }
-inline auto kernel_of(const PadMasked&) { return pad_masked; }
+inline auto kernel_of(const PhiloxMask& call) { return call.pads ? philox_mask<true> : philox_mask<false>; }
 
-// f of an unsigned integer of so many bytes.
-template <typename F>
-auto with_item(std::size_t item, F f) {
-    return item == 1   ? f(std::uint8_t{})
-           : item == 2 ? f(std::uint16_t{})
-           : item == 4 ? f(std::uint32_t{})
-                       : f(std::uint64_t{});
-}
 inline auto kernel_of(const MaskLayout& call) {
-    return with_item(call.item, [](auto item) { return mask_layout<decltype(item)>; });
+    const auto kernel = [](auto item) { return mask_layout<decltype(item)>; };
+    return with_item(call.item, kernel, [&] { return kernel(std::uint64_t{}); });
 }
 inline auto kernel_of(const TakeTokens& call) {
-    const std::size_t word = word_of_tokens(call);
-    return word == sizeof(Word) ? take_tokens<Word>
-                                : with_item(word, [](auto item) { return take_tokens<decltype(item)>; });
+    const auto kernel = [](auto item) { return take_tokens<decltype(item)>; };
+    return with_item(word_of_tokens(call), kernel, [&] { return kernel(Word{}); });
 }
 
 inline std::int64_t plan(const MaskLayout& call, int) {

@@ -38,8 +38,7 @@ __device__ inline std::int64_t tokens_before(const std::uint64_t* published, std
     return static_cast<std::int64_t>(sum);
 }
 
-// Calls f(place, word) for the places [begin, end) of a row, a warp at a time: word has a bit for each that is kept.
-// Loads run ahead.
+// Calls f(place, word) for the places of a row, a warp at a time: word has a bit for each that is kept.
 template <typename T, typename F>
 __device__ inline bool for_words(const T* mask, std::int64_t begin, std::int64_t end, int lane, F f) {
     constexpr std::int64_t ahead = 8;

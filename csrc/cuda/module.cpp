@@ -17,8 +17,7 @@ void require_success(cudaError_t error) {
     }
 }
 
-// Makes a device current, and the one before it again. The calling thread's device is its own, so a switch shows
-// nowhere else.
+// Makes a device current for this thread, and then the one before it again.
 class DeviceGuard {
 public:
     explicit DeviceGuard(int device) {

@@ -144,8 +144,7 @@ struct Piece {
     int data_begin, data_end;
 };
 
-// The piece that begins at this distance from the word that the region begins in, and is `bytes` long; both are
-// multiples of a word.
+// The piece of so many bytes at this distance from the word that the region begins in; both are multiples of a word.
 QUADRAT_HOST_DEVICE inline Piece piece_of(const Region& region, std::uint64_t distance, int bytes) {
     const Address to = word_below(region.begin) + distance;
     const auto inside = [&](Address address, int low, int high) {

@@ -1,5 +1,4 @@
-// The kernels as Python functions, the same for _cuda and _testing. All the host can check is checked here; none of it
-// looks at device memory.
+// The kernels as Python functions, the same for _cuda and _testing. All that the host can check is checked here.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -114,19 +113,6 @@ inline Rows rows_of(std::uintptr_t offsets, std::int64_t rows, std::int64_t widt
     return {array<const std::int64_t>(offsets, rows), rows, width, side};
 }
 
-// size: of ids and labels.
-inline MaskedRows masked_rows(const PhiloxOptions& options, std::uintptr_t row_keys, const Rows& rows,
-                              std::uintptr_t set, std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels,
-                              std::int64_t size) {
-    return {rows,
-            checked_masking(options),
-            array<const std::uint64_t>(row_keys, rows.rows),
-            array<const std::uint64_t>(set, padded_size(1, set_size)),
-            set_size,
-            array<std::int64_t>(ids, size),
-            array<std::int64_t>(labels, size)};
-}
-
 // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
 template <typename... Extra, typename Launch, typename... Names>
 void register_kernels(py::module_& m, Launch launch, const Names&... names) {
@@ -213,33 +199,25 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
         "philox_mask",
         [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
                  std::int64_t width, Side left, bool flat, std::uintptr_t words, std::uintptr_t set,
-                 std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size,
+                 std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size, bool pads,
+                 std::uintptr_t values, std::int64_t values_size, std::int64_t fill, std::uintptr_t attention_mask,
                  Extra... extra) {
             static_cast<void>(padded_size(1, out_size));
             require(flat ? flat_size(rows, out_size) == out_size : padded_size(rows, width) == out_size,
                     "rows * width must be out_size");
-            launch(PhiloxMask{masked_rows(options, row_keys, rows_of(offsets, rows, width, left), set, set_size, ids,
-                                          labels, out_size),
-                              flat, words == 0 ? nullptr : array<const std::uint8_t>(words, out_size), out_size},
+            require(!pads || !(flat || words != 0), "only rows of single words are padded");
+            launch(PhiloxMask{rows_of(offsets, rows, width, left), checked_masking(options),
+                              array<const std::uint64_t>(row_keys, rows),
+                              array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
+                              words == 0 ? nullptr : array<const std::uint8_t>(words, out_size),
+                              array<std::int64_t>(ids, out_size), array<std::int64_t>(labels, out_size), out_size, flat,
+                              pads, array<const std::int64_t>(values, pads ? padded_size(1, values_size) : 0),
+                              values_size, fill, array<std::int64_t>(attention_mask, 0)},
                    extra...);
         },
         "options"_a, "row_keys"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "words"_a, "set"_a,
-        "set_size"_a, "ids"_a, "labels"_a, "out_size"_a, names...);
-    m.def(
-        "pad_masked",
-        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
-                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side left, std::uintptr_t set,
-                 std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
-                 std::uintptr_t attention_mask, Extra... extra) {
-            const std::int64_t size = padded_size(rows, width);
-            launch(PadMasked{masked_rows(options, row_keys, rows_of(offsets, rows, width, left), set, set_size, ids,
-                                         labels, size),
-                             array<const std::int64_t>(values, padded_size(1, values_size)), values_size, fill,
-                             array<std::int64_t>(attention_mask, 0)},
-                   extra...);
-        },
-        "options"_a, "row_keys"_a, "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "set"_a,
-        "set_size"_a, "fill"_a, "ids"_a, "labels"_a, "attention_mask"_a, names...);
+        "set_size"_a, "ids"_a, "labels"_a, "out_size"_a, "pads"_a, "values"_a, "values_size"_a, "fill"_a,
+        "attention_mask"_a, names...);
 }
 
 }  // namespace quadrat::cuda

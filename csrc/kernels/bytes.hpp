@@ -29,15 +29,24 @@ inline void fill_bytes(void* out, unsigned char value, std::size_t bytes) {
     }
 }
 
+// f of an integer of so many bytes; other() where there is none.
+template <typename F, typename Other>
+auto with_item(std::size_t item, F f, Other other) {
+    return item == 1   ? f(std::uint8_t{})
+           : item == 2 ? f(std::uint16_t{})
+           : item == 4 ? f(std::uint32_t{})
+           : item == 8 ? f(std::uint64_t{})
+                       : other();
+}
+
 // Runs of one element: writes `count` copies of that at `value`.
 using Fill = void (*)(void* out, std::int64_t count, const void* value);
 
 // item: 1, 2, 4 or 8 bytes; null for any other.
 Fill find_fill(std::size_t item);
 
-// As copy_bytes; whole cache lines go past the caches, which is for outputs far larger than they are: ordinary stores
-// fetch each line only to overwrite it. Runs of one value are not streamed: ordinary stores fill twice as fast
-// (measured; streamed copies gain a fifth).
+// As copy_bytes, past the caches, for outputs far larger than they are: ordinary stores fetch each line only to
+// overwrite it. Streamed copies gain a fifth; runs of one value take twice as long, and are not streamed.
 void stream_copy(void* target, const void* source, std::size_t bytes);
 void stream_fence();  // orders streamed stores before everything after
 

@@ -49,8 +49,7 @@ void store(T value, T* out) {
     }
 }
 
-// Not a template: target_clones needs a function of its own for each pair. The check has no branch, so the loop
-// vectorises.
+// Not a template: target_clones needs functions. The check has no branch, so the loop vectorises.
 #define QUADRAT_CONVERT(S, T)                                                                        \
     QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) { \
         const S##_t* const in = static_cast<const S##_t*>(source);                                   \

@@ -69,9 +69,8 @@ struct Brain {
     explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
 };
 
-// Converts `count` contiguous elements; false when a value does not fit the target kind. The output may then hold
-// anything, but nothing was written past `count` elements. Numbers of 16 bits are made of floats, as torch makes them:
-// float64 and integers are rounded twice.
+// Converts `count` contiguous elements; false when a value does not fit the target kind: they may then be anything.
+// Numbers of 16 bits are made of floats, as torch makes them: float64 and integers are rounded twice.
 using Convert = bool (*)(const void* source, void* target, std::int64_t count);
 
 // nullptr when there is no conversion that keeps the meaning: float to int, anything but bool to bool.

@@ -14,8 +14,7 @@ struct Run {
     std::int64_t end;
 };
 
-// The tokens that one sees: of its document, those within reach. place: the document after that of a token before it,
-// or 0; it moves on.
+// The tokens of its document that one sees. place: the document after that of a token before it, or 0; it moves on.
 Run seen_by(std::int64_t token, Span<const std::int64_t> offsets, std::int64_t total, Reach reach,
             std::int64_t* place) {
     std::int64_t next = *place;

@@ -15,14 +15,12 @@ struct RowNumbers {
     std::int32_t first, none;
 };
 
-// The number of each token's row. Row i: out[start[i]], `lengths[i]` tokens; rows rise and do not overlap. T: int32 or
-// int64.
+// The number of each token's row. Row i: out[start[i]], `lengths[i]` tokens; rows rise and do not overlap.
 template <typename T>
 Status seq_idx(Span<const std::int64_t> start, const std::int64_t* lengths, RowNumbers numbers, T* out,
                std::int64_t out_size);
 
-// Where the rows begin, and where the last one ends. out: lengths.size + 1 elements of `kind`, int32 (what attention
-// kernels take) or int64.
+// Where the rows begin, and where the last one ends. out: lengths.size + 1 elements of `kind`, int32 or int64.
 Status cu_seqlens(Span<const std::int64_t> lengths, Kind kind, void* out);
 
 // Writes `value`, one element of `kind`, to out[start[i]], so that no token is predicted from another row. Touches

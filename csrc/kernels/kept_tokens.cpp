@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <limits>
 
 #include "bytes.hpp"
@@ -202,6 +203,24 @@ inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> ou
     return {place == out.size ? Code::ok : Code::changed};
 }
 
+// Where the first byte is that is 0, or is not: at `width` if there is none.
+template <bool zero>
+std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
+    constexpr std::int64_t word = 8;
+    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
+    for (; at + word <= width; at += word) {
+        std::uint64_t bytes;
+        std::memcpy(&bytes, mask + at, sizeof bytes);
+        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
+            break;
+        }
+    }
+    while (at < width && (mask[at] == 0) != zero) {
+        ++at;
+    }
+    return at;
+}
+
 // T: as large as a token, or the numbers of a mask.
 #define QUADRAT_ITEM(T)                                                                                         \
     QUADRAT_CLONES Status take(std::T, const char* values, std::int64_t size, Span<const std::int64_t> indices, \
@@ -220,16 +239,6 @@ QUADRAT_ITEM(uint8_t)
 QUADRAT_ITEM(uint16_t)
 QUADRAT_ITEM(uint32_t)
 QUADRAT_ITEM(uint64_t)
-
-// f of an integer of so many bytes; other() where there is none.
-template <typename F, typename Other>
-auto with_item(std::size_t item, F f, Other other) {
-    return item == 1   ? f(std::uint8_t{})
-           : item == 2 ? f(std::uint16_t{})
-           : item == 4 ? f(std::uint32_t{})
-           : item == 8 ? f(std::uint64_t{})
-                       : other();
-}
 
 template <typename F>
 Status with_mask(const void* mask, std::size_t item, F f) {
@@ -303,6 +312,44 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
         return {Code::bad_argument};
     }
     return with_mask(mask, item, [&](const auto* first) { return indices(first, size, out); });
+}
+
+Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    offsets[0] = 0;
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        offsets[row + 1] = offsets[row] + count(mask + row * width, width).kept;
+    }
+    return {};
+}
+
+Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
+                    Span<const std::int64_t> offsets, void* out) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    const char* const source = static_cast<const char*>(padded);
+    char* const target = static_cast<char*>(out);
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        const std::uint8_t* const kept = mask + row * width;
+        std::int64_t place = offsets[row];
+        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
+            const std::int64_t end = find<true>(kept, at, width);
+            if (place + (end - at) > offsets[row + 1]) {
+                return {Code::changed, row};
+            }
+            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
+                       bytes_of(end - at, token));
+            place += end - at;
+            at = end;
+        }
+        if (place != offsets[row + 1]) {
+            return {Code::changed, row};
+        }
+    }
+    return {};
 }
 
 }  // namespace quadrat

@@ -152,19 +152,14 @@ QUADRAT_CLONES void special_tokens(const std::int64_t* ids, std::int64_t count, 
     }
 }
 
-void word_starts(const std::int64_t* offsets, const std::uint8_t* special, std::int64_t length, std::uint8_t* words) {
+void word_starts(const std::int64_t* places, bool offsets, const std::uint8_t* special, std::int64_t length,
+                 std::uint8_t* words) {
+    const std::int64_t numbers = offsets ? 2 : 1;  // of a token
     for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t end_before = i == 0 ? -1 : offsets[2 * i - 1];
-        const bool begins = offsets[2 * i] != end_before || (i > 0 && special[i - 1] == 1);
-        words[i] = special[i] != 0 ? word_none : begins ? word_begins : word_inside;
-    }
-}
-
-void word_starts_of_ids(const std::int64_t* word_ids, const std::uint8_t* special, std::int64_t length,
-                        std::uint8_t* words) {
-    for (std::int64_t i = 0; i < length; ++i) {
-        const bool begins = i == 0 || word_ids[i] != word_ids[i - 1] || special[i - 1] != 0;
-        words[i] = special[i] != 0 || word_ids[i] < 0 ? word_none : begins ? word_begins : word_inside;
+        const std::int64_t place = places[numbers * i], before = i == 0 ? -1 : places[numbers * i - 1];
+        const bool none = special[i] != 0 || (!offsets && place < 0);
+        const bool broken = i > 0 && (offsets ? special[i - 1] == 1 : special[i - 1] != 0);
+        words[i] = none ? word_none : broken || place != before ? word_begins : word_inside;
     }
 }
 

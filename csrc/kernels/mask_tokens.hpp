@@ -24,11 +24,9 @@ struct Replacement {
 inline constexpr std::int64_t ignore_index = -100;
 inline constexpr std::int64_t most_tokens = rng::one_word_integers;  // a vocabulary is smaller, and so are its ids
 
-// Masked language modelling on a padded batch. One number a token decides who is masked; for those alone the later
-// passes are looked at, while the generator steps over all.
-// Draws which of `count` tokens are masked: one trial of probability p for each that begins a word (`words`, see Word),
-// then the rest of its word, up to the end of its row of `width`; and replaces them. `positions`, `hit` and `other` are
-// scratch with room for `count`.
+// Masked language modelling on a padded batch. Draws which of `count` tokens are masked: one trial of probability p for
+// each that begins a word (`words`, see Word), then the rest of its word, up to the end of its row of `width`; and
+// replaces them. `positions`, `hit` and `other` are scratch with room for `count`.
 void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std::uint8_t* words, std::int64_t count,
                  std::int64_t width, std::int64_t* ids, std::int64_t* labels, std::int64_t* positions,
                  std::uint8_t* hit, std::int64_t* other);
@@ -41,15 +39,11 @@ void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::i
 // out[i] = 1 where bit ids[i] of `set` is 1, else 0; ids that are negative or past the set are not special.
 void special_tokens(const std::int64_t* ids, std::int64_t count, Span<const std::uint64_t> set, std::uint8_t* out);
 
-// Where words begin among the tokens of a row. From character offsets, (start, end) a token: a token begins a word when
-// it does not start where the one before ended, or when that was special. special: 0, 1, or any other number for
-// special tokens that do not break words.
-void word_starts(const std::int64_t* offsets, const std::uint8_t* special, std::int64_t length, std::uint8_t* words);
-
-// From the number of each token's word, negative where it belongs to none: a token begins a word when its number is not
-// that of the token before.
-void word_starts_of_ids(const std::int64_t* word_ids, const std::uint8_t* special, std::int64_t length,
-                        std::uint8_t* words);
+// Where words begin among the tokens of a row. places: character offsets, (start, end) a token, which begins a word
+// when it does not start where the one before ended; or the number of each token's word, negative where it belongs to
+// none. A special token breaks words; with offsets, only where its number in `special` is 1.
+void word_starts(const std::int64_t* places, bool offsets, const std::uint8_t* special, std::int64_t length,
+                 std::uint8_t* words);
 
 // Of a causal language model: labels[i] = ids[i], or -100 where that is `pad_id`. `count` of each.
 void causal_labels(const std::int64_t* ids, std::int64_t count, std::int64_t pad_id, std::int64_t* labels);
@@ -101,11 +95,10 @@ struct PermutationBatch {
     std::int64_t mask_id;
 };
 
-// Permutation language modelling (XLNet) on a padded batch. Streamed stores were no faster for the two outputs.
-// Predicted are the tokens that are chosen and not functional: their ids go to `labels`, which is -100 elsewhere, and
-// become `mask_id`. perm_mask[i, a, b] is 1 where token a may not see token b: b is predicted, and a does not come
-// after it in the order of its row. target_mapping[i] is the identity. Both are [count, width, width]. `scratch` has
-// room for 2 * width.
+// Permutation language modelling (XLNet) on a padded batch. Predicted are the tokens that are chosen and not
+// functional: their ids go to `labels`, -100 elsewhere, and become `mask_id`. perm_mask[i, a, b] is 1 where token a may
+// not see token b: b is predicted, and a does not come after it in the order of its row. target_mapping[i] is the
+// identity. Both are [count, width, width]. `scratch` has room for 2 * width.
 void permutation_mask(const PermutationBatch& batch, std::int64_t* ids, std::int64_t* labels, float* perm_mask,
                       float* target_mapping, std::int32_t* scratch);
 

@@ -14,11 +14,8 @@ namespace quadrat {
 void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch);
 
 // Writes 0 ... out.size - 1 in an order that depends on (seed, epoch, stream) alone, so that every process of a run
-// makes the same one and an epoch is made again without those before it. Streams are orders that have nothing to do
-// with each other. Code::bad_argument: for 2^32 rows and more.
-//
-// The shuffle of Fisher and Yates, whose draws are words of Philox: all draws are independent, and vectors make 64 of
-// them at a time.
+// makes the same one and an epoch is made again without those before it. Code::bad_argument: for 2^32 rows and more.
+// The shuffle of Fisher and Yates, by words of Philox: vectors make 64 of them at a time.
 Status philox_order(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Span<std::int64_t> out,
                     Watch& watch);
 

@@ -124,8 +124,7 @@ struct PacksByRoom {
     }
 };
 
-// Packs with two limits by their room for tokens and for counts: a stack of packs for each pair that occurs, and a bit
-// that says so.
+// Packs with two limits: a stack of packs for each pair of rooms that occurs, and a bit that says so.
 struct PacksByTwo {
     static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most_counts) {
         const std::int64_t size = (max_length + 1) * (most_counts + 1);

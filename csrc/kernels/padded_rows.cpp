@@ -5,34 +5,11 @@
 
 #include "bytes.hpp"
 #include "convert.hpp"
+#include "copy_rows.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
 namespace {
-
-// The first row that has no place, or all is well. Looked at before anything is written.
-Status check(std::int64_t width, Span<const std::int64_t> offsets, std::int64_t out_size) {
-    for (std::int64_t i = 0; i + 1 < offsets.size; ++i) {
-        if (offsets[i] < 0 || offsets[i] > out_size) {
-            return {Code::bad_start, i};
-        }
-        if (offsets[i + 1] < offsets[i]) {
-            return {Code::bad_start, i + 1};
-        }
-        if (offsets[i + 1] - offsets[i] > width || offsets[i + 1] > out_size) {
-            return {Code::row_too_long, i};
-        }
-    }
-    return {};
-}
-
-QUADRAT_CLONES std::int64_t count(const std::uint8_t* mask, std::int64_t width) {
-    std::int64_t kept = 0;
-    for (std::int64_t i = 0; i < width; ++i) {
-        kept += mask[i] != 0 ? 1 : 0;
-    }
-    return kept;
-}
 
 // One row of a mask: which of these tokens are of this document.
 #define QUADRAT_SEE(T)                                                                                    \
@@ -51,24 +28,6 @@ QUADRAT_SEE(uint8_t)
 QUADRAT_SEE(uint16_t)
 QUADRAT_SEE(uint32_t)
 QUADRAT_SEE(uint64_t)
-
-// Where the first byte is that is 0, or is not: at `width` if there is none.
-template <bool zero>
-std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
-    constexpr std::int64_t word = 8;
-    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
-    for (; at + word <= width; at += word) {
-        std::uint64_t bytes;
-        std::memcpy(&bytes, mask + at, sizeof bytes);
-        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
-            break;
-        }
-    }
-    while (at < width && (mask[at] == 0) != zero) {
-        ++at;
-    }
-    return at;
-}
 
 // Calls write(row, gap) for each row and for how many tokens it is shorter than the width.
 template <typename Write>
@@ -143,11 +102,15 @@ Status document_mask(const std::int64_t* documents, std::int64_t rows, std::int6
 
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
              void* out, std::int64_t out_size) {
-    if (width < 0 || offsets.size < 1 || out_size < 0) {
+    if (width < 0 || out_size < 0) {
         return {Code::bad_argument};
     }
-    if (const Status status = check(width, offsets, out_size); !status) {
+    LongestRow longest;
+    if (const Status status = check_offsets(offsets, out_size, &longest); !status) {
         return status;
+    }
+    if (longest.length > width) {
+        return {Code::row_too_long, longest.row};
     }
     const char* const in = static_cast<const char*>(padded);
     char* const target = static_cast<char*>(out);
@@ -164,44 +127,6 @@ Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::
         copy(target + bytes_of(offsets[i], token), source, bytes_of(length, token));
     }
     fill_bytes(target + bytes_of(last, token), 0, bytes_of(out_size - last, token));
-    return {};
-}
-
-Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    offsets[0] = 0;
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        offsets[row + 1] = offsets[row] + count(mask + row * width, width);
-    }
-    return {};
-}
-
-Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
-                    Span<const std::int64_t> offsets, void* out) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    const char* const source = static_cast<const char*>(padded);
-    char* const target = static_cast<char*>(out);
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        const std::uint8_t* const kept = mask + row * width;
-        std::int64_t place = offsets[row];
-        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
-            const std::int64_t end = find<true>(kept, at, width);
-            if (place + (end - at) > offsets[row + 1]) {
-                return {Code::changed, row};
-            }
-            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
-                       bytes_of(end - at, token));
-            place += end - at;
-            at = end;
-        }
-        if (place != offsets[row + 1]) {
-            return {Code::changed, row};
-        }
-    }
     return {};
 }
 

@@ -5,8 +5,7 @@
 
 namespace quadrat {
 
-// Ones where there are tokens, zeros where there is padding. out: [lengths.size, width] elements of `kind`, contiguous;
-// every element is written.
+// Ones where there are tokens, zeros where there is padding. out: [lengths.size, width] elements of `kind`, contiguous.
 Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out);
 
 // The padding. out: [lengths.size, width, inner] elements of `kind`, contiguous. Writes `value` (one element of `kind`)
@@ -29,15 +28,5 @@ Status document_mask(const std::int64_t* documents, std::int64_t rows, std::int6
 // at offsets[i + 1]. Zeros fill what lies before the first row and after the last.
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
              void* out, std::int64_t out_size);
-
-// mask: [rows, width] bytes, not 0 for the tokens to keep. offsets: [rows + 1]; from 0, where the kept tokens of each
-// row begin and end.
-Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets);
-
-// The tokens that a mask keeps, wherever they stand in their rows. Runs of them are found a word of the mask at a time.
-// padded: [rows, width] tokens of `token` bytes. out: offsets[rows] tokens, side by side. What a mask that has changed
-// since it was counted keeps beyond that is not written but reported.
-Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
-                    Span<const std::int64_t> offsets, void* out);
 
 }  // namespace quadrat

@@ -1,5 +1,4 @@
-// What kernels take and return. Rows are the one idea of the data flow: wherever a ragged row came from, it is a
-// pointer, a length and an element kind.
+// What kernels take and return. A ragged row is a pointer, a length and an element kind, wherever it came from.
 #pragma once
 
 #include <algorithm>
@@ -93,8 +92,7 @@ Integer round_up(Integer value, Integer multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-// Where rows begin that lie one after the other, and where the last one ends: out[lengths.size + 1]. Each takes `least`
-// places at least.
+// Where rows begin that lie side by side, `least` places each at least, and where the last one ends: out[rows + 1].
 inline void row_offsets(Span<const std::int64_t> lengths, std::int64_t least, std::int64_t* out) {
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < lengths.size; ++i) {

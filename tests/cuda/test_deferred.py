@@ -117,7 +117,7 @@ def masked() -> quadrat.deferred.DeferredBatch:
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
-@pytest.mark.parametrize(("make", "kernel"), [(padded, "pad_columns"), (masked, "pad_masked")])
+@pytest.mark.parametrize(("make", "kernel"), [(padded, "pad_columns"), (masked, "philox_mask")])
 def test_one_copy_and_one_launch(make: Callable[[], quadrat.deferred.DeferredBatch], kernel: str) -> None:
     """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
     batch = make().pin_memory()

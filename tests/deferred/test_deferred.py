@@ -256,8 +256,8 @@ def test_what_is_masked_where_it_arrives(side, flagged):
 @pytest.mark.parametrize(
     ("columns", "launches"),
     [
-        ((), ["pad_masked"]),
-        (("token_type_ids",), ["pad_masked", "pad_columns"]),
+        ((), ["philox_mask"]),
+        (("token_type_ids",), ["pad_columns", "philox_mask"]),
         (("special_tokens_mask",), ["pad_columns", "philox_mask"]),
     ],
 )

@@ -14,6 +14,7 @@ HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1,
 ROWS = {"offsets": 64, "rows": 2, "width": 3, "left": False}
 IDS = {"ids": 64, "labels": 64}
 MASKING = {"options": HOW, "row_keys": 64, **ROWS, "set": 64, "set_size": 2, **IDS}
+PADDING = {"pads": True, "values": 64, "values_size": 4, "fill": 0, "attention_mask": 64}  # with philox_mask
 # What each kernel takes, its addresses and how far from a multiple they are tried, and its sizes.
 KERNELS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[str, ...]]] = {
     "causal_labels": ({"count": 3, "pad_id": 0, **IDS}, {"ids": 4, "labels": 4}, ("count",)),
@@ -23,14 +24,9 @@ KERNELS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[str, ...]]] = {
         ("values_size", "rows"),
     ),
     "philox_mask": (
-        {**MASKING, "flat": False, "words": 64, "out_size": 6},
+        {**MASKING, "flat": False, "words": 64, "out_size": 6, **dict.fromkeys(PADDING, 0), "pads": False},
         {"row_keys": 4, "offsets": 4, "set": 4, "ids": 4, "labels": 4},
         ("set_size", "out_size"),
-    ),
-    "pad_masked": (
-        {**MASKING, "values": 64, "values_size": 4, "fill": 0, "attention_mask": 64},
-        {"row_keys": 4, "values": 4, "offsets": 4, "set": 4, "ids": 4, "labels": 4},
-        ("values_size", "rows", "width", "set_size"),
     ),
     "unpad": (
         {"padded": 64, **ROWS, "item": 4, "inner": 1, "out": 64, "out_size": 6},
@@ -53,7 +49,17 @@ OTHERS = [
     *(("philox_mask", {name: -1}, "must not be negative") for name in ("rows", "width")),
     ("philox_mask", {"out_size": 7}, "must be out_size"),
     ("philox_mask", {"flat": True, "rows": 0}, "must be empty"),
-    ("pad_masked", {"attention_mask": 4}, "not a multiple"),
+    *(
+        ("philox_mask", {"words": 0, **PADDING, **change}, message)
+        for message, *changes in (
+            ("not a multiple", {"values": 4}, {"attention_mask": 4}),
+            ("null", {"values": 0}),
+            ("must not be negative", {"values_size": -1}),
+            ("too large", {"values_size": 2**62}),
+            ("single words", {"words": 64}, {"flat": True}),
+        )
+        for change in changes
+    ),
     ("unpad", {"item": 3}, "item must be"),
     ("unpad", {"rows": 0}, "must be empty"),
     *(("mask_layout", {name: number}, "must") for name in ("rows", "width") for number in (0, -1)),
@@ -172,16 +178,12 @@ def test_a_launch_takes_so_many_columns_and_blocks(call, message):
 
 
 HOST = {"row_keys": 0, "start": 0, "lengths": 0, "rows": 0, "words": 0, "ids": 0, "labels": 0, "count": 0}
-NOTHING = {"philox_mask": {"rows": 0, "out_size": 0}, "pad_masked": {"rows": 0}}
 TAKE_OPTIONS = {
     "the host's kernel": lambda options: host.philox_mask(options, **HOST),
     "the collators": lambda options: _core.PhiloxLabels(options, []),
-    **{
-        kernel: lambda options, kernel=kernel, none=none: getattr(emulated, kernel)(
-            **KERNELS[kernel][0] | {"options": options} | none
-        )
-        for kernel, none in NOTHING.items()
-    },
+    "the GPU's kernel": lambda options: emulated.philox_mask(
+        **KERNELS["philox_mask"][0] | {"options": options, "rows": 0, "out_size": 0}
+    ),
 }
 
 

@@ -43,6 +43,9 @@ def test_causal_labels(guarded: Any, count: int, seed: int, pad_id: int, blocks:
     assert labels.holds(expected)
 
 
+IN_PLACE = {"pads": False, "values": 0, "values_size": 0, "fill": 0, "attention_mask": 0}
+
+
 def mask(guarded: Any, case: Case, offsets: np.ndarray, members: np.ndarray | None, blocks: int) -> tuple[Any, Any]:
     """(ids, labels) by philox_mask: of these words, or where members are given, of the ids that are not among them."""
     ids, labels, flags = guarded("int64", case.count), guarded("int64", case.count), guarded("uint8", case.count)
@@ -66,6 +69,7 @@ def mask(guarded: Any, case: Case, offsets: np.ndarray, members: np.ndarray | No
         ids=ids.address,
         labels=labels.address,
         out_size=case.count,
+        **IN_PLACE,
         max_blocks=blocks,
     )
     assert ids.intact()
@@ -102,7 +106,7 @@ def test_philox_mask_with_hostile_offsets(guarded: Any, case: Case, blocks: int,
 
 
 @given(cases, st.integers(0, 5), SPECIAL, st.integers(-200, 200), st.booleans(), BLOCKS)
-def test_pad_masked(guarded, case, before, special, fill, with_mask, blocks):  # noqa: PLR0917
+def test_philox_mask_of_rows_that_it_pads(guarded, case, before, special, fill, with_mask, blocks):  # noqa: PLR0917
     """copy_rows, fill_gaps, attention_mask and philox_mask, one after the other."""
     offsets, left = before + case.offsets, case.layout == "left"
     width = max(case.lengths, default=0) + case.gap
@@ -116,11 +120,10 @@ def test_pad_masked(guarded, case, before, special, fill, with_mask, blocks):  #
     oracles.attention_mask(case.lengths, side, attended.reshape(case.rows, width))
     expected = [array.reshape(case.rows, width) for array in (*padded.expected(), attended)]
     outs, members = [guarded("int64", (case.rows, width)) for _ in range(3)], bit_set(special, case.numbers % 3)
-    emulated.pad_masked(
-        case.options, row_keys=address(case.keys), values=address(values), values_size=len(values),
-        offsets=address(offsets), rows=case.rows, width=width, left=left,
-        set=address(members) if len(members) else 0, set_size=len(members), fill=fill, ids=outs[0].address,
-        labels=outs[1].address, attention_mask=outs[2].address if with_mask else 0, max_blocks=blocks,
+    emulated.philox_mask(
+        case.options, address(case.keys), address(offsets), case.rows, width, left, False, 0,
+        address(members) if len(members) else 0, len(members), outs[0].address, outs[1].address, case.rows * width,
+        True, address(values), len(values), fill, outs[2].address if with_mask else 0, blocks,
     )  # fmt: skip
     for out, other in list(zip(outs, expected, strict=True))[: 2 + with_mask]:
         assert np.array_equal(out.array, other)
@@ -129,14 +132,14 @@ def test_pad_masked(guarded, case, before, special, fill, with_mask, blocks):  #
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), SIDES, BLOCKS)
-def test_pad_masked_with_hostile_offsets(guarded, offsets, size, width, side, blocks):  # noqa: PLR0917
+def test_philox_mask_pads_rows_with_hostile_offsets(guarded, offsets, size, width, side, blocks):  # noqa: PLR0917
     """Rows are cut; every element is written, and none outside."""
     source, rows = np.array(offsets, np.int64), len(offsets) - 1
     values, keys = np.arange(size) + 50, np.zeros(rows, np.uint64)
     outs = [guarded("int64", (rows, width)) for _ in range(3)]
-    emulated.pad_masked(
-        (0, 0, 0.5, 1.0, 0.0, 5, 9), address(keys), address(values), size, address(source), rows, width, side == "left",
-        0, 0, 7, *(out.address for out in outs), blocks,
+    emulated.philox_mask(
+        (0, 0, 0.5, 1.0, 0.0, 5, 9), address(keys), address(source), rows, width, side == "left", False, 0, 0, 0,
+        outs[0].address, outs[1].address, rows * width, True, address(values), size, 7, outs[2].address, blocks,
     )  # fmt: skip
     assert all(out.intact() for out in outs)
     ids, labels, kept = (out.array for out in outs)
@@ -203,5 +206,4 @@ def test_nothing_to_do() -> None:
     emulated.causal_labels(0, 0, 3, 0)
     for flat in (False, True):
         emulated.row_keys(0, 0, 0, 0, 5, False, flat, 0)
-        emulated.philox_mask(HOW, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0)
-    emulated.pad_masked(HOW, 0, 0, 0, 0, 0, 5, False, 0, 0, 7, 0, 0, 0)
+        emulated.philox_mask(HOW, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0, not flat, 0, 0, 7, 0)

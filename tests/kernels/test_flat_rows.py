@@ -13,9 +13,9 @@ LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_
 MOST = 2**63 - 1
 
 
-def write_position_ids(lengths, start, out):
-    lengths = np.array(lengths, np.int64)
-    return host.position_ids(lengths.ctypes.data, len(lengths), start, out.address, out.array.size)
+def write_position_ids(lengths, start, out, size=None):
+    lengths, size = np.array(lengths, np.int64), out.array.size if size is None else size
+    return host.position_ids(lengths.ctypes.data, len(lengths), start, out.address, size)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70), start=st.integers(-9, 9) | st.sampled_from([-(2**63), 2**62]))
@@ -25,13 +25,6 @@ def test_position_ids_as_the_oracle(guarded, *, lengths, extra, start):
     oracles.position_ids(lengths, start, expected)
     assert write_position_ids(lengths, start, out) is None
     assert out.holds(expected)
-
-
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_refuses_padding_after_no_token(guarded, lengths):
-    out = guarded("int64", (3,))
-    assert write_position_ids(lengths, 0, out) == (_core.CODES.BAD_ARGUMENT, -1, -1)
-    assert out.untouched()
 
 
 def test_counts_to_the_last_int64(guarded):
@@ -79,32 +72,27 @@ def test_knows_two_kinds(guarded, kind):
     assert out.untouched()
 
 
-def write_to_size(lengths, out, size=None):
-    lengths = np.array(lengths, np.int64)
-    place = out.address, out.array.size if size is None else size
-    return host.position_ids(lengths.ctypes.data, len(lengths), 0, *place)
-
-
 @given(lengths=LENGTHS.filter(any), data=st.data())
 def test_an_output_below_the_total(guarded, *, lengths, data):
     out = guarded("int64", (data.draw(st.integers(0, sum(lengths) - 1)),))
     row = next(i for i in range(len(lengths)) if sum(lengths[: i + 1]) > out.array.size)
-    assert write_to_size(lengths, out) == (_core.CODES.ROW_TOO_LONG, row, -1)
+    assert write_position_ids(lengths, 0, out) == (_core.CODES.ROW_TOO_LONG, row, -1)
     assert out.intact()
 
 
-@pytest.mark.parametrize(("lengths", "row"), [([-1], 0), ([1, -(2**63), 1], 1)])
-def test_negative_lengths(guarded, lengths, row):
+@pytest.mark.parametrize(
+    ("lengths", "size", "failure"),
+    [
+        ([-1], 3, (_core.CODES.ROW_TOO_LONG, 0, -1)),
+        ([1, -(2**63), 1], 3, (_core.CODES.ROW_TOO_LONG, 1, -1)),
+        ([1], -1, (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        *((none, 3, (_core.CODES.BAD_ARGUMENT, -1, -1)) for none in ([], [0], [0, 0])),  # padding after no token
+    ],
+)
+def test_position_ids_refuses(guarded, lengths, size, failure):
     out = guarded("int64", (3,))
-    assert write_to_size(lengths, out) == (_core.CODES.ROW_TOO_LONG, row, -1)
+    assert write_position_ids(lengths, 0, out, size) == failure
     assert out.intact()
-
-
-def test_negative_sizes(guarded):
-    out = guarded("int64", (1,))
-    assert write_to_size([1], out, -1) == (_core.CODES.BAD_ARGUMENT, -1, -1)
-    assert host.position_ids(0, -1, 0, out.address, 1) == (_core.CODES.BAD_ARGUMENT, -1, -1)
-    assert out.untouched()
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_from([63, 64, 65])), max_size=8)

@@ -29,8 +29,7 @@ MASK = np.ones((3, 1), np.uint8)
     "call",
     [
         lambda: host.special_tokens(0, 0, 0, 0, 0),
-        lambda: host.word_starts(0, 0, 0, 0),
-        lambda: host.word_starts_of_ids(0, 0, 0, 0),
+        *(lambda offsets=offsets: host.word_starts(0, offsets, 0, 0, 0) for offsets in (False, True)),
         lambda: host.causal_labels(0, 0, 0, 0),
         lambda: host.position_ids(*EMPTY, 0, 0, 0),
         lambda: host.seq_idx(*EMPTY[:1], *EMPTY, 0, -1, False, 0, 0),

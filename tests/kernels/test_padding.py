@@ -44,17 +44,11 @@ def test_attention_mask_refuses_a_width_below_a_row(interops, guarded, *, kind, 
     assert out.intact()
 
 
-@pytest.mark.parametrize("width", [-1, -(2**63)])
-def test_refuses_a_negative_width(interops, guarded, width):
-    out = guarded("int8", (1, 1))
-    assert columns_of([[1]], interops["exchange"]).attention_mask(0, out.address, 1, width, False) == (7, -1, -1)
-    assert out.untouched()
-
-
-def test_knows_its_columns(interops, guarded):
-    out = guarded("int8", (1, 1))
+def test_knows_its_columns_and_no_negative_width(interops, guarded):
+    out, columns = guarded("int8", (1, 1)), columns_of([[1]], interops["exchange"])
+    assert [columns.attention_mask(0, out.address, 1, width, False) for width in (-1, -(2**63))] == [(7, -1, -1)] * 2
     with pytest.raises(IndexError):
-        columns_of([[1]], interops["exchange"]).attention_mask(1, out.address, 1, 1, False)
+        columns.attention_mask(1, out.address, 1, 1, False)
     assert out.untouched()
 
 

@@ -71,24 +71,17 @@ def id_rows(draw):
     return word_ids, draw(flags(len(word_ids)))
 
 
-def check(guarded, kernel, row, shape):
-    places, special, words = guarded("int64", shape), guarded("uint8", len(row[1])), guarded("uint8", len(row[1]))
-    places.array[:] = np.array(row[0], np.int64).reshape(shape)
-    special.array[:] = row[1]
-    expected = np.empty(len(row[1]), np.uint8)
+@given(offset_rows().map(lambda row: (True, *row)) | id_rows().map(lambda row: (False, *row)))
+def test_word_starts_as_the_oracle(guarded, row):
+    offsets, numbers, flags = row
+    shape = (len(flags), 2) if offsets else (len(flags),)
+    places, special, words = guarded("int64", shape), guarded("uint8", len(flags)), guarded("uint8", len(flags))
+    places.array[:] = np.array(numbers, np.int64).reshape(shape)
+    special.array[:] = flags
+    expected = np.empty(len(flags), np.uint8)
     oracles.word_starts(places.array, special.array, expected)
-    kernel(places.address, special.address, len(row[1]), words.address)
+    host.word_starts(places.address, offsets, special.address, len(flags), words.address)
     assert words.holds(expected)
-
-
-@given(offset_rows())
-def test_from_offsets_as_the_oracle(guarded, row):
-    check(guarded, host.word_starts, row, (len(row[0]), 2))
-
-
-@given(id_rows())
-def test_from_word_ids_as_the_oracle(guarded, row):
-    check(guarded, host.word_starts_of_ids, row, (len(row[0]),))
 
 
 KINDS = _core.kinds

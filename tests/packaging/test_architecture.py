@@ -23,7 +23,7 @@ ORACLES = sorted((TESTS / "oracles").glob("*.py"))
 AT_ONCE = {
     "flatten_columns": {"copy_rows", "separate_rows", "position_ids", "seq_idx", "cu_seqlens"},
     "pad_columns": {"copy_rows", "fill_gaps", "attention_mask"},
-    "pad_masked": {"copy_rows", "fill_gaps", "attention_mask", "special_tokens", "philox_mask"},
+    "philox_mask": {"copy_rows", "fill_gaps", "attention_mask", "special_tokens", "philox_mask"},
 }
 
 

@@ -75,16 +75,10 @@ void register_host_kernels(py::module_& m) {
         "ids"_a, "count"_a, "set"_a, "set_size"_a, "out"_a);
     m.def(
         "word_starts",
-        [](Address offsets, Address special, std::int64_t length, Address words) {
-            word_starts(offsets, special, length, words);
+        [](Address places, bool offsets, Address special, std::int64_t length, Address words) {
+            word_starts(places, offsets, special, length, words);
         },
-        "offsets"_a, "special"_a, "length"_a, "words"_a);
-    m.def(
-        "word_starts_of_ids",
-        [](Address word_ids, Address special, std::int64_t length, Address words) {
-            word_starts_of_ids(word_ids, special, length, words);
-        },
-        "word_ids"_a, "special"_a, "length"_a, "words"_a);
+        "places"_a, "offsets"_a, "special"_a, "length"_a, "words"_a);
     m.def(
         "row_keys",
         [](Address values, std::int64_t values_size, Address start, Address lengths, std::int64_t rows, Address out) {

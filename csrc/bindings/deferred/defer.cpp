@@ -1,3 +1,5 @@
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -18,13 +20,7 @@ struct Parts {
     std::vector<std::int64_t> shape;
     std::int64_t extent = 0;
 
-    py::tuple as_tuple() const {
-        py::tuple extents(shape.size());
-        for (std::size_t i = 0; i < shape.size(); ++i) {
-            extents[i] = shape[i];
-        }
-        return py::make_tuple(offsets, values, total, fill, std::move(extents));
-    }
+    py::tuple as_tuple() const { return py::make_tuple(offsets, values, total, fill, py::tuple(py::cast(shape))); }
 };
 
 // The buffer: parts are reserved first, then written. What several outputs need is there once.

@@ -4,7 +4,6 @@
 #include <pybind11/critical_section.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "../../kernels/bytes.hpp"
@@ -31,8 +30,7 @@ Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool st
                                                 : Status{Code::changed};
 }
 
-// The same for lists of lists: `extents` are the lengths of those, level by level, and `inner` the numbers in one item.
-// A status speaks of the item.
+// The same for lists of lists: `extents` are their lengths, level by level, and `inner` the numbers in one item.
 Status decode_nested(PyObject* owner, const Row& row, Span<const std::int64_t> extents, std::int64_t inner, Kind kind,
                      char* out) {
     if (!is_sequence(owner) || PySequence_Size(owner) != row.length) {
@@ -207,13 +205,6 @@ std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
     return first == one.end() || other == two.end() ? -1 : first - one.begin();
 }
 
-bool Columns::steps_forward(std::size_t index) const {
-    const std::vector<Row>& rows = at(index).rows;
-    return std::all_of(rows.begin(), rows.end(), [](const Row& row) {
-        return row.stride >= 0 && row.stride % static_cast<std::int64_t>(item_size(row.kind)) == 0;
-    });
-}
-
 Status Columns::pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side,
                     const py::handle& value) const {
     const Column& column = at(index);
@@ -229,25 +220,6 @@ Status Columns::pad(std::size_t index, Address out, Kind kind, std::int64_t widt
     }
     status = status ? copy(column, span_of(start), kind, out, count(index) * width * column.inner) : status;
     return status && gaps ? fill_gaps(column.all_lengths(), width, column.inner, side, kind, &fill, out) : status;
-}
-
-Status Columns::pad_joined(std::size_t first, std::size_t second, Address out, Kind kind, std::int64_t width,
-                           const py::handle& value) const {
-    const std::vector<std::int64_t>&one = at(first).lengths, &two = at(second).lengths;
-    if (one.size() != two.size()) {
-        return {Code::bad_argument};
-    }
-    std::vector<std::int64_t> start(one.size()), lengths(one.size());
-    std::transform(one.begin(), one.end(), two.begin(), lengths.begin(), std::plus<>());
-    Status status = place_padded(lengths, width, 1, Side::right, start.data());
-    std::uint64_t fill = 0;
-    if (status && !decode_number(value.ptr(), kind, &fill)) {
-        return {Code::out_of_range};
-    }
-    status = status ? place(first, span_of(start), out, kind, count(first) * width) : status;
-    std::transform(start.begin(), start.end(), one.begin(), start.begin(), std::plus<>());
-    status = status ? place(second, span_of(start), out, kind, count(first) * width) : status;
-    return status ? fill_gaps(span_of(lengths), width, 1, Side::right, kind, &fill, out) : status;
 }
 
 Status Columns::flatten(std::size_t index, Address out, Kind kind, std::int64_t out_size) const {

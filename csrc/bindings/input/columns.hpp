@@ -1,5 +1,4 @@
-// Columns: the ragged columns of a batch as rows (pointer, length, kind, trailing shape) that keep what they point into
-// alive.
+// The ragged columns of a batch as rows (pointer, length, kind, trailing shape) that keep alive what they point into.
 #pragma once
 
 #include <optional>
@@ -76,8 +75,7 @@ enum Trait : std::uint32_t {
 
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
-    // data is null where the owner is to be read: Python lists, tuples and numbers. Elsewhere it is where the row was
-    // when it was looked at last.
+    // data is null where the owner is to be read (lists, tuples, numbers), else where the row was when last seen.
     mutable std::vector<Row> rows;      // their lengths count elements
     std::vector<std::int64_t> lengths;  // in tokens
     Trailing trailing;                  // of all rows but empty lists: one that has other dimensions is form_other
@@ -110,8 +108,7 @@ struct Column {
     void see(const Row& row, std::uint32_t form, std::int64_t length);
     void see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions);
     Span<const std::int64_t> all_lengths() const { return span_of(lengths); }
-    // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
-    // at least.
+    // See row_offsets.
     std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
     // The shape of a row, the first dimension included; none for a single number.
     Trailing shape(std::size_t row) const;
@@ -141,8 +138,7 @@ public:
 
     // Looks at all that is held. Interop must outlive the columns.
     void look(const Interop& interop);
-    // Has the columns keep an Interop that Python holds. pybind11's own keep_alive ends the process where it has no
-    // memory to remember it.
+    // Keeps an Interop that Python holds. pybind11's own keep_alive ends the process where it has no memory.
     void keep_alive(const py::object& interop) { interop_owner_ = interop; }
     // To be called before anything of the user's may run, and before the GIL is given up.
     void invalidate() const { no_user_code_.reset(); }
@@ -151,9 +147,8 @@ public:
     bool hold_values(const py::object& values);
     // One value per row, each a list, tuple, array, tensor or number.
     void add_values(const py::object& values, const py::object& interop);
-    // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
-    // column is added for 0, nor for -1, which says that a feature failed to tell. skips: leaves out rows that have
-    // none, or None.
+    // The value each feature has under `name`, an empty list for those that have none; skips: leaves these and None
+    // out. Returns how many have one, -1 where a feature failed to tell; then, and for 0, no column is added.
     std::int64_t add_optional(const py::object& features, const py::handle& name, const Interop& interop, bool skips);
     // Rows that are slices of flat values, `values_size` tokens; offsets has count + 1 entries.
     void add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
@@ -169,14 +164,9 @@ public:
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
     std::int64_t first_difference(std::size_t a, std::size_t b) const;
-    // Whether the rows step forward by whole elements, as torch wants of arrays.
-    bool steps_forward(std::size_t index) const;
 
     // The writers write to memory of the caller; widths, starts and sizes are in tokens.
     Status pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
-    // The rows of `first`, each with that of `second` after it, padded on the right.
-    Status pad_joined(std::size_t first, std::size_t second, Address out, Kind kind, std::int64_t width,
-                      const py::handle& value) const;
     Status flatten(std::size_t index, Address out, Kind kind, std::int64_t out_size) const;
     // Row i goes to out[start[i]].
     Status place(std::size_t index, Span<const std::int64_t> start, Address out, Kind kind,

@@ -1,6 +1,5 @@
 // The part of the DLPack ABI (version 1) through which torch >= 2.10 shows a tensor to C code: a struct of function
-// pointers in a capsule, torch.Tensor.__dlpack_c_exchange_api__. Field order and widths are the published ABI's; the
-// names are ours.
+// pointers in a capsule, torch.Tensor.__dlpack_c_exchange_api__. Order and widths are the ABI's; the names are ours.
 #pragma once
 
 #include <cstdint>

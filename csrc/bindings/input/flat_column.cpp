@@ -30,8 +30,7 @@ std::int64_t read_offset(const FlatType& type, const FlatArray& array, std::int6
                                   : static_cast<const std::int64_t*>(array.offsets)[at];
 }
 
-// Which of `size` items make up an element of a list or text. The offsets are another library's word: each pair is
-// looked at before it is used.
+// Which of `size` items make up an element of a list or text. Offsets are another library's: each pair is checked.
 Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std::int64_t size) {
     const std::int64_t physical = array.first + at;
     if (type.offset_bytes == 0) {
@@ -280,8 +279,7 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
 
 namespace {
 
-// Memory of an array library as a column; `keep` owns it. values: `tokens` of these dimensions. offsets: [rows + 1]
-// int64, or 0 where each row is one token.
+// Memory of an array library, which `keep` owns, as a column. offsets: [rows + 1], or 0 where each row is one token.
 FlatColumn column_of_memory(Address values, Kind kind, std::int64_t tokens, Address offsets, std::int64_t rows,
                             py::object keep, const Trailing& trailing) {
     const bool single = offsets.value == 0;

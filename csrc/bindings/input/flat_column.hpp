@@ -1,6 +1,5 @@
 // A column that lies in flat memory: numbers, or lists of numbers, in chunks, as Arrow keeps them. Its rows are
-// pointers into it; what is not a row of numbers (text, nulls, lists of lists) becomes the Python object that stands
-// for it.
+// pointers into it; what is not a row of numbers, as text and nulls, becomes the Python object that stands for it.
 #pragma once
 
 #include "interop.hpp"
@@ -67,8 +66,7 @@ public:
     bool rows(const Element& element, std::int64_t count, std::vector<Row>* out) const;
     // Whether each element is a single number.
     bool is_numbers() const { return type_.layout == FlatType::Layout::number; }
-    // An element as Python knows it: an int, float, bool, str, bytes, a list of these, None; null where the type has no
-    // such form here.
+    // An element as Python knows it, an int, str, list or the like; null where the type has no such form here.
     py::object value(const Element& element) const { return value(type_, *element.array, element.at); }
 
 private:

@@ -1,5 +1,4 @@
-// The Python types ingest recognises, handed in from Python so that _core imports neither NumPy's nor torch's headers,
-// and one Python object seen as a row.
+// The types that rows may have, handed in from Python so that _core needs no headers of theirs; an object as a row.
 #pragma once
 
 #include <cstring>
@@ -25,15 +24,19 @@ inline std::int64_t elements_of(const Trailing& dimensions) {
     return elements;
 }
 
+// By Kind: what DLPack calls a type, beside its size.
+inline constexpr dlpack::TypeCode type_codes[kind_count] = {
+    dlpack::boolean,          dlpack::signed_integer, dlpack::unsigned_integer, dlpack::signed_integer,
+    dlpack::unsigned_integer, dlpack::signed_integer, dlpack::unsigned_integer, dlpack::signed_integer,
+    dlpack::unsigned_integer, dlpack::floating,       dlpack::floating,         dlpack::floating,
+    dlpack::brain_floating};
 constexpr int numpy_half = 23;  // NumPy's number of float16, which pybind11 does not name
 
 // The class that an object's own class derives from.
 enum class Base : std::uint8_t { none, array, tensor };
 
 // The next of the parts of a torch.Tensor: object, implementation, storage, data. Each has the pointer to the next
-// after a header, of two words but for the object; whether it does in the installed torch is tried, see
-// Interop::learn_tensor. It serves to ask for the parts of many tensors at once, never to read one: that is for the
-// exchange API.
+// after a header, if Interop::learn_tensor found it there. It serves to prefetch many tensors, never to read one.
 inline const char* next_part(const void* part, std::size_t header = 16) {
     const char* next = nullptr;
     std::memcpy(&next, static_cast<const char*>(part) + header, sizeof next);
@@ -69,9 +72,8 @@ public:
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
     bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
-    // What an object is whose class derives from ndarray or torch.Tensor and replaces nothing of it: no such class
-    // between the two has a method, or any other name, that the base has too, unless it is one of `plain`. Calls no
-    // code.
+    // What an object is whose class derives from ndarray or torch.Tensor and replaces nothing of it: no class between
+    // the two has a name that the base has too, unless it is one of `plain`. Calls no code.
     Base base_of(PyObject* object) const {
         PyTypeObject* const type = Py_TYPE(object);
         return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) != 0 ? base_of_class(type) : Base::none;

@@ -9,9 +9,8 @@ namespace quadrat {
 // The kind of a Python number by its exact type (int64, float64 or bool); false for anything else.
 bool number_kind(PyObject* object, Kind* out);
 
-// Decodes `count` numbers, all of the type that `source` names (a float64 source takes ints too), into `count` elements
-// of `target`. The status speaks of the position within the run. The caller keeps the objects alive. stream: past the
-// caches, see bytes.hpp; the caller fences.
+// Decodes `count` numbers, all of the type that `source` names (a float64 source takes ints too), into elements of
+// `target`. A status has the position within the run. stream: past the caches, see bytes.hpp; the caller fences.
 Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out,
                       bool stream = false);
 

@@ -134,8 +134,7 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, b
         }
         return;
     }
-    // A look at where a row lies, then at how long it is, then its numbers: each may wait for memory, so all rows at
-    // once.
+    // Where a row lies, how long it is, its numbers: each look may wait for memory, so all rows at once.
     std::vector<FlatColumn::Element> elements;
     elements.reserve(rows.size());
     for (const std::int64_t row : rows) {
@@ -231,13 +230,11 @@ void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatC
 
 std::int64_t TableRows::at(std::int64_t i) const { return rows_[static_cast<std::size_t>(in_range(i, size()))]; }
 
-TableRows TableRows::slice(std::int64_t first, std::int64_t step, std::int64_t count) const {
-    TableRows part = *this;
-    part.rows_.clear();
+TableRows::TableRows(const TableRows& whole, std::int64_t first, std::int64_t step, std::int64_t count)
+    : table_owner_(whole.table_owner_), table_(whole.table_), handed_out_(whole.handed_out_) {
     for (std::int64_t i = 0; i < count; ++i) {
-        part.rows_.push_back(at(first + i * step));
+        rows_.push_back(whole.at(first + i * step));
     }
-    return part;
 }
 
 py::object TableRows::value(const py::handle& name, std::int64_t i) const {
@@ -303,10 +300,8 @@ void register_table(py::module_& m) {
     bind_class<TableRows>(m, "TableRows")
         .def(py::init<py::object, const py::object&, const FlatColumn*>(), "table"_a, "keys"_a = py::none(),
              "mapping"_a = py::none())
-        .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
-                 return rows.slice(first, step, count);
-             }),
-             "rows"_a, "first"_a, "step"_a, "count"_a)
+        .def(py::init<const TableRows&, std::int64_t, std::int64_t, std::int64_t>(), "rows"_a, "first"_a, "step"_a,
+             "count"_a)
         .def("__len__", &TableRows::size)
         .def_property_readonly("names", [](const TableRows& self) { return self.table().names(); })
         .def("has", &TableRows::has, "name"_a)

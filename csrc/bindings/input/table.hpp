@@ -39,8 +39,7 @@ public:
     // See TableRows::collect_choices.
     bool collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                          Column* out) const;
-    // Adds the values at `rows`, as if they came in lists; those that Python objects stand for are held. skips: leaves
-    // out what is null.
+    // Adds the values at `rows`, as if they came in lists. skips: leaves out what is null.
     void collect(std::size_t column, const std::vector<std::int64_t>& rows, bool skips, Column* out) const;
 
 private:
@@ -70,7 +69,7 @@ public:
     const Table& table() const { return *table_; }
     std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
     // `count` of the rows, `step` apart.
-    TableRows slice(std::int64_t first, std::int64_t step, std::int64_t count) const;
+    TableRows(const TableRows& whole, std::int64_t first, std::int64_t step, std::int64_t count);
     // Whether Python was given rows of this batch as dicts, which may have been changed: then the columns no longer say
     // what the rows are. A batch and its slices are handed out together, because they share their dicts.
     bool handed_out() const { return handed_out_->load(std::memory_order_relaxed); }
@@ -84,8 +83,7 @@ public:
     bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
     // One column; false where there is none of this name. skips: without the rows that are null.
     bool collect(const py::handle& name, Columns* columns, bool skips = false) const;
-    // The first `choices` rows that each value of a column is a list of, where they are rows of numbers; else false,
-    // and nothing is added.
+    // The first `choices` rows that each value of a column is a list of; false where they are not rows of numbers.
     bool collect_choices(const py::handle& name, std::int64_t choices, Column* out) const;
     // The values as Python objects, row by row, as Walk::gather gives them.
     bool gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const;

@@ -1,6 +1,7 @@
 // One Python object to a row: the only code that asks what kind of Python object a row is.
 #include <pybind11/critical_section.h>
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <iterator>
@@ -13,27 +14,14 @@
 namespace quadrat {
 namespace {
 
-bool kind_of_bits(std::uint8_t code, int bits, Kind* out) {
-    const auto pick = [&](Kind one, Kind two, Kind four, Kind eight) {
-        *out = bits == 8 ? one : bits == 16 ? two : bits == 32 ? four : eight;
-        return bits == 8 || bits == 16 || bits == 32 || bits == 64;
-    };
-    switch (code) {
-        case dlpack::boolean:
-            *out = Kind::bool_;
-            return bits == 8;
-        case dlpack::signed_integer:
-            return pick(Kind::int8, Kind::int16, Kind::int32, Kind::int64);
-        case dlpack::unsigned_integer:
-            return pick(Kind::uint8, Kind::uint16, Kind::uint32, Kind::uint64);
-        case dlpack::floating:
-            return bits != 8 && pick(Kind::float16, Kind::float16, Kind::float32, Kind::float64);
-        case dlpack::brain_floating:
-            *out = Kind::bfloat16;
-            return bits == 16;
-        default:
-            return false;
+bool kind_of_type(const dlpack::DataType& type, Kind* out) {
+    for (int kind = 0; kind < kind_count; ++kind) {
+        *out = static_cast<Kind>(kind);
+        if (type_codes[kind] == type.code && 8 * item_size(*out) == type.bits) {
+            return type.lanes == 1;
+        }
     }
+    return false;
 }
 
 // NumPy's numbers of its types up to double, which follow C's.
@@ -112,8 +100,8 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
         clear_error();  // sparse, meta and other tensors without memory of their own: the reference's business
         return form_other;
     }
-    if (view.device.type != dlpack::device_cpu || view.dtype.lanes != 1 ||
-        !kind_of_bits(view.dtype.code, view.dtype.bits, &row->kind) || (view.ndim > 1 && !lies_side_by_side(view))) {
+    if (view.device.type != dlpack::device_cpu || !kind_of_type(view.dtype, &row->kind) ||
+        (view.ndim > 1 && !lies_side_by_side(view))) {
         return form_other;
     }
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor

@@ -8,8 +8,7 @@
 
 namespace quadrat {
 
-// How a mapping may be read: not at all, as a dict, as the dict that is its `data`, or as the dicts that are its
-// `maps`, joined.
+// How a mapping may be read: not at all, as a dict, as the dict `data`, or as the dicts `maps`, joined.
 enum class Way : std::uint8_t { opaque, dict, wrapper, chain };
 
 // The dict that a feature is or wraps; empty where a read of it might call code that is the feature's own, which the

@@ -111,9 +111,8 @@ rng::KnownBits LockedBits::known() const {
 }
 
 void register_generator(py::module_& m) {
-    // What each type of generator draws, for the comparison with the library itself: trials of probability p for
-    // `count` tokens (then the same again at every token), integers below `high`, one such integer, a permutation of
-    // `count`.
+    // What each type of generator draws, to compare it with the library: trials of probability p for `count` tokens,
+    // the same again at every token, integers below `high`, one such integer, a permutation of `count`.
     m.def(
         "sample",
         [](int type, const py::object& generator, double p, std::int64_t high, std::int64_t count) {

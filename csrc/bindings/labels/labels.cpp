@@ -214,7 +214,7 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     std::fill_n(words.get(), count, word_none);
     const auto numbers = scratch<std::int64_t>(2 * batch.width);
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
-    const auto classify_row = word_format_ == WordFormat::offsets ? word_starts : word_starts_of_ids;
+    const bool offsets = word_format_ == WordFormat::offsets;
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
     const std::vector<std::int64_t> start = batch.starts();
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -225,7 +225,7 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
             return status;
         }
         std::uint8_t* const row_words = words.get() + row_start;
-        classify_row(numbers.get(), special.get() + row_start, length, row_words);
+        word_starts(numbers.get(), offsets, special.get() + row_start, length, row_words);
         // What continues no word of its own row must not continue the last word of the row before.
         for (std::int64_t at = 0; at < length && row_words[at] != word_begins; ++at) {
             row_words[at] = word_none;
@@ -258,7 +258,7 @@ Status MaskingLabels::write(const std::uint8_t* special, const std::int64_t* off
     } else {
         const std::vector<std::int64_t> start = batch.starts();
         for (std::size_t i = 0; i + 1 < start.size(); ++i) {
-            word_starts(offsets + 2 * start[i], special + start[i], batch.lengths[i], words.get() + start[i]);
+            word_starts(offsets + 2 * start[i], true, special + start[i], batch.lengths[i], words.get() + start[i]);
         }
     }
     return mask({}, words.get(), keys, batch);

@@ -74,9 +74,8 @@ public:
                   int word_format);
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
-    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null. keys: of the rows; null,
-    // for labels without a column of keys: of the tokens. Rows without `lengths` fill the width. Tokens in no row are
-    // not written.
+    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null; keys: of the rows, or null.
+    // Rows without `lengths` fill the width. Tokens in no row are not written.
     Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
                  BatchIds batch) const;
 
@@ -87,8 +86,7 @@ public:
     Status words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const;
 
 protected:
-    // words: what each token of the batch is, see Word. keys: of rows that are masked by counter; null where they come
-    // from the columns, or from the tokens.
+    // words: what each token is, see Word. keys: of rows; null where they come from the columns or the tokens.
     virtual Status mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
                         const BatchIds& batch) const = 0;
 

@@ -1,5 +1,4 @@
-// Labels of masked language modelling, by what they are drawn from and how tokens are chosen, and the spans of
-// permutation language modelling.
+// Labels of masked and permutation language modelling, by what they are drawn from and how tokens are chosen.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 

@@ -27,16 +27,6 @@ struct Owner {
     }
 };
 
-dlpack::DataType data_type(Kind kind) {
-    const bool has_sign = kind == Kind::int8 || kind == Kind::int16 || kind == Kind::int32 || kind == Kind::int64;
-    const dlpack::TypeCode code = kind == Kind::bool_      ? dlpack::boolean
-                                  : kind == Kind::bfloat16 ? dlpack::brain_floating
-                                  : is_float(kind)         ? dlpack::floating
-                                  : has_sign               ? dlpack::signed_integer
-                                                           : dlpack::unsigned_integer;
-    return {code, static_cast<std::uint8_t>(8 * item_size(kind)), 1};
-}
-
 // The bytes of an array of this shape; throws where no address space would do.
 std::size_t byte_size(const std::vector<std::int64_t>& shape, Kind kind) {
     auto bytes = static_cast<std::int64_t>(item_size(kind));
@@ -71,7 +61,7 @@ py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape,
     managed.tensor.data = owner->block.data;
     managed.tensor.device = {dlpack::device_cpu, 0};
     managed.tensor.ndim = static_cast<std::int32_t>(owner->shape.size());
-    managed.tensor.dtype = data_type(kind);
+    managed.tensor.dtype = {type_codes[static_cast<int>(kind)], static_cast<std::uint8_t>(8 * item_size(kind)), 1};
     managed.tensor.shape = owner->shape.data();
     *data = owner->block.data;
     // Ownership passes with the call, also when it fails: torch then runs the deleter itself.

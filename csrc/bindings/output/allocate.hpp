@@ -24,8 +24,7 @@ struct Output {
     std::int64_t extent() const { return shape[shape.size() - 1 - trailing]; }
 };
 
-// An uninitialised, contiguous array in host memory, never a shared one. Throws bad_alloc, or ValueError for a shape no
-// memory can hold.
+// An uninitialised array in host memory that is not shared. Throws bad_alloc, or ValueError for an impossible shape.
 Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind);
 
 // The outputs of a batch, which may be sent. Where they are shared, all are announced, in order, before the first is

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "../input/python_number.hpp"
-
 namespace quadrat {
 namespace {
 
@@ -18,17 +16,11 @@ std::uint32_t bit_length(std::int64_t value) {
     return bits;
 }
 
-// Whether a column of numbers has one below 0. It is asked for each batch, so it looks at Python's ints as they are.
+// Whether a column of numbers has one below 0.
 bool has_negative(const Columns& columns, std::size_t index) {
     const Column& column = columns.at(index);
     if ((column.forms & ~form_numbers) != 0) {
         return false;
-    }
-    if (column.forms == form_number && column.objects) {
-        return std::any_of(column.owners.begin(), column.owners.end(), [](const py::object& owner) {
-            std::int64_t value = 0;
-            return owner && read_compact_int(owner.ptr(), &value) && value < 0;
-        });
     }
     std::vector<double> numbers(column.rows.size());  // they stay 0 where they do not convert
     static_cast<void>(columns.numbers(index, numbers.data(), Kind::float64));

@@ -23,8 +23,7 @@ enum class Action : std::uint8_t {
     sequences,  // which row each token belongs to; int32
     bounds,     // where the rows begin, and where the last one ends; int32 [rows + 1]
     longest,    // the length of its longest row, an int
-    // Rows may have places longer than they are, see BatchLayout::align_to. Then `bounds` and `longest` speak of the
-    // places.
+    // With BatchLayout::align_to, `bounds` and `longest` speak of the places of rows, not of the rows.
     token_bounds,   // the rows' lengths added up; int32 [rows + 1]
     documents,      // the number of each token's row, from 1 on, and 0 in the padding; int64
     gaps,           // whether a place is padding; bool
@@ -104,8 +103,7 @@ struct BatchLayout {
     }
 };
 
-// The layout of a tuple of these fields. Throws ValueError unless multiple_of is positive and the other lengths are not
-// negative.
+// The layout of a tuple of these fields. Throws ValueError where a length is negative, or multiple_of not positive.
 BatchLayout layout_of(const py::tuple& fields);
 
 // The outputs of one batch. Columns, plan and layout must outlive it.
@@ -163,6 +161,7 @@ private:
     // Prompts and completions.
     std::int64_t longest_chain(std::size_t index) const;
     const std::vector<std::int64_t>& chains(std::size_t index) const;
+    Status place_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // The length of the place of a sequence, of all of a column, and of the flat output.
     std::int64_t placed(std::int64_t length) const {
@@ -173,8 +172,7 @@ private:
         return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
     }
     Output flat(std::int64_t placed, Kind kind) const;
-    // Where the places of sequences of these lengths begin, and where the last one ends: with the output. Until the
-    // next call.
+    // Where the places of sequences of these lengths begin, and where the output ends. Until the next call.
     const std::vector<std::int64_t>& places(const std::vector<std::int64_t>& lengths, std::int64_t extent) const;
 
     const Columns& columns_;
@@ -197,8 +195,7 @@ Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layo
 
 // A deferred batch: what its outputs are made of, in one buffer, and where; they are made on the device it goes to.
 
-// Bytes that are sent within the message to another process: passing on a file descriptor of shared memory takes
-// longer.
+// Bytes that are sent within a message to another process: to pass on a descriptor of shared memory takes longer.
 inline constexpr std::int64_t most_in_message = 1 << 19;
 inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more than any vector load on a GPU
 

@@ -1,5 +1,7 @@
 #include <pybind11/critical_section.h>
 
+#include <algorithm>
+
 #include "../classes.hpp"
 #include "../input/walk.hpp"
 #include "recipe.hpp"

@@ -219,6 +219,34 @@ std::int64_t Execution::longest_chain(std::size_t index) const {
     return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
+Status Execution::place_chains(const Step& step, std::int64_t extent, std::int64_t* out) const {
+    const std::vector<std::int64_t>&lengths = chains(step.index), &prompts = columns_.at(step.index).lengths;
+    std::uint64_t fill = 0;
+    const bool gaps = std::any_of(lengths.begin(), lengths.end(), [&](std::int64_t one) { return one < extent; });
+    if (gaps && !decode_number(value(step).ptr(), step.kind, &fill)) {
+        return {Code::out_of_range};
+    }
+    const std::int64_t rows = columns_.count(step.index);
+    Status status;
+    for (std::int64_t i = 0; i < layout_.completions && status; ++i) {
+        const std::size_t part = step.index + static_cast<std::size_t>(i) + (layout_.prompts ? 1 : 0);
+        std::int64_t* const first = out + i * rows * extent;
+        std::vector<std::int64_t> start(prompts.size());
+        for (std::size_t row = 1; row < start.size(); ++row) {
+            start[row] = start[row - 1] + extent;
+        }
+        if (columns_.count(part) != rows) {
+            return {Code::bad_argument};
+        }
+        if (layout_.prompts) {
+            status = columns_.place(step.index, span_of(start), first, step.kind, rows * extent);
+            std::transform(start.begin(), start.end(), prompts.begin(), start.begin(), std::plus<>());
+        }
+        status = status ? columns_.place(part, span_of(start), first, step.kind, rows * extent) : status;
+    }
+    return status && gaps ? fill_gaps(span_of(lengths), extent, 1, Side::right, step.kind, &fill, out) : status;
+}
+
 Status Execution::write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const {
     const std::vector<std::int64_t>& lengths = chains(step.index);
     const auto count = static_cast<std::int64_t>(lengths.size());
@@ -226,14 +254,7 @@ Status Execution::write_chains(const Step& step, std::int64_t extent, std::int64
         return {Code::row_too_long};
     }
     if (step.action == Action::chain) {
-        const std::size_t first = step.index + (layout_.prompts ? 1 : 0);
-        Status status;
-        for (std::size_t part = first; part < first + static_cast<std::size_t>(layout_.completions) && status; ++part) {
-            status = layout_.prompts ? columns_.pad_joined(step.index, part, out, step.kind, extent, value(step))
-                                     : columns_.pad(part, out, step.kind, extent, Side::right, value(step));
-            out += columns_.count(part) * extent;
-        }
-        return status;
+        return place_chains(step, extent, out);
     }
     const Status status = attention_mask({lengths.data(), count}, extent, Side::right, step.kind, out);
     if (step.action == Action::chain_marks && layout_.prompts) {

@@ -1,5 +1,6 @@
 #include "recipe.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "../classes.hpp"
@@ -37,7 +38,8 @@ PyObject* run_recipes(PyObject* recipes, PyObject* const* arguments, Py_ssize_t 
     }
     try {
         return value_of<const Recipes>(recipes)
-            ->run(py::reinterpret_borrow<py::object>(arguments[0]), py::reinterpret_borrow<py::object>(arguments[1]))
+            ->run(py::reinterpret_borrow<py::object>(arguments[0]), py::reinterpret_borrow<py::object>(arguments[1]),
+                  true)
             .release()
             .ptr();
     } catch (py::error_already_set& error) {
@@ -48,8 +50,7 @@ PyObject* run_recipes(PyObject* recipes, PyObject* const* arguments, Py_ssize_t 
     return nullptr;
 }
 
-// A function run(collator, features). A plain C function, which is called without a look at argument types and
-// overloads.
+// run(collator, features) as a plain C function, which is called without a look at argument types and overloads.
 py::object runner(const py::object& recipes) {
     static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_recipes)),
                                  METH_FASTCALL, "run(collator, features): the batch, why it falls back, or None."};
@@ -138,14 +139,14 @@ bool Recipe::admits(const py::object& features) const {
     return known == count;
 }
 
-bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {
+bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, std::int64_t* choices) const {
     if (bare_) {
         *names = names_;
         return columns->hold_values(features);
     }
     if (!plain_.is_none()) {
-        layout->choices = collect_choices(features, plain_, main_, *interop_, names, columns);
-        return layout->choices != 0;
+        *choices = collect_choices(features, plain_, main_, *interop_, names, columns);
+        return *choices != 0;
     }
     if (!collect_columns(features, names_, *interop_, names, columns, joined_)) {
         return false;
@@ -205,8 +206,9 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const std::string& 
 std::unique_ptr<Recipe::Decision> Recipe::decide(const py::object& collator, const py::tuple& names,
                                                  std::string signature) const {
     const py::tuple made = spec_.attr("decide")(collator, names, py::bytes(signature));
-    return std::unique_ptr<Decision>(
-        new Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2], made[3], plain_names(names)});
+    const auto is_plain = [](const py::handle& name) { return PyUnicode_CheckExact(name.ptr()) != 0; };
+    return std::unique_ptr<Decision>(new Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2],
+                                                  made[3], std::all_of(names.begin(), names.end(), is_plain)});
 }
 
 // Publishes a decision where there is room; then the recipe owns it.
@@ -249,18 +251,20 @@ py::object Recipe::make(const py::object& collator, const py::object& features, 
     }
     py::tuple names;
     Columns columns;
-    BatchLayout layout = layout_;
-    if (!collect(features, &names, &columns, &layout)) {
+    std::int64_t choices = 0;
+    if (!collect(features, &names, &columns, &choices)) {
         return py::none();
     }
     columns.look(*interop_);
-    return make_of(collator, features, names, columns, std::move(layout), counts, compares);
+    return make_of(collator, features, names, columns, counts, compares, choices);
 }
 
 py::object Recipe::make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                           const Columns& columns, BatchLayout layout, bool counts, bool compares) const {
+                           const Columns& columns, bool counts, bool compares, std::int64_t choices) const {
     Measured measured = measure(names, columns);
+    BatchLayout layout = layout_;
     layout.width = measured.width;
+    layout.choices = choices;
     const Decision* decision = find(names, measured.signature);
     std::unique_ptr<Decision> fresh;
     const bool known = decision != nullptr;
@@ -334,18 +338,9 @@ py::object Recipes::run(const py::object& collator, const py::object& features, 
 void register_recipe(py::module_& m) {
     bind_class<Recipe>(m, "Recipe")
         .def(py::init<py::object, const py::tuple&, py::object>(), "spec"_a, "facts"_a, "interop"_a)
-        .def(
-            "make",
-            [](const Recipe& self, const py::object& collator, const py::object& features, bool counts) {
-                return self.make(collator, features, counts);
-            },
-            "collator"_a, "features"_a, "counts"_a = true)
-        .def(
-            "make_of",
-            [](const Recipe& self, const py::object& collator, const py::object& features, const py::tuple& names,
-               const Columns& columns,
-               bool counts) { return self.make_of(collator, features, names, columns, self.layout(), counts); },
-            "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true)
+        .def("make", &Recipe::make, "collator"_a, "features"_a, "counts"_a = true, "compares"_a = false)
+        .def("make_of", &Recipe::make_of, "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true,
+             "compares"_a = false, "choices"_a = 0)
         .def("holds", &Recipe::holds, "collator"_a);
     bind_class<Comparisons>(m, "Comparisons")
         .def(py::init<>())
@@ -353,12 +348,7 @@ void register_recipe(py::module_& m) {
     bind_class<Recipes>(m, "Recipes")
         .def(py::init<const py::tuple&>(), "recipes"_a)
         .def("runner", &runner)
-        .def(
-            "make",
-            [](const Recipes& self, const py::object& collator, const py::object& features) {
-                return self.run(collator, features, false);
-            },
-            "collator"_a, "features"_a);
+        .def("make", &Recipes::run, "collator"_a, "features"_a, "compares"_a = false);
     m.def(
         "made_batches",
         [](bool reset) {

@@ -2,7 +2,6 @@
 // arrives after a training step, with cold caches: what counts is the number of objects and functions touched.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -10,12 +9,6 @@
 #include "execute.hpp"
 
 namespace quadrat {
-
-// Whether names are plain strings, so that no code of the user's runs when they are looked up or compared.
-inline bool plain_names(const py::tuple& names) {
-    return std::all_of(names.begin(), names.end(),
-                       [](const py::handle& name) { return PyUnicode_CheckExact(name.ptr()); });
-}
 
 // A guard: facts that a decision was taken under, looked at again in a few nanoseconds each. Objects are compared by
 // identity, so a fact that no longer holds is seen, and one that merely looks different costs a new decision.
@@ -99,11 +92,10 @@ public:
     // collator that asks.
     py::object run(const py::object& collator, const py::object& features, bool compares) const;
     // The same without a look at the facts, of columns if there are some. counts: whether the batch counts. compares:
-    // whether it may be one to compare.
-    py::object make(const py::object& collator, const py::object& features, bool counts, bool compares = false) const;
+    // whether it may be one to compare. choices: see BatchLayout.
+    py::object make(const py::object& collator, const py::object& features, bool counts, bool compares) const;
     py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                       const Columns& columns, BatchLayout layout, bool counts, bool compares = false) const;
-    const BatchLayout& layout() const { return layout_; }
+                       const Columns& columns, bool counts, bool compares, std::int64_t choices) const;
     // Whether all facts are true for the collator that asks.
     bool holds(const py::object& collator) const { return guard_.holds_for(collator); }
 
@@ -114,7 +106,7 @@ private:
         Plan plan;
         py::object hold;     // makes the columns that the kernels do not: called with the features; or None
         py::object refusal;  // why the reference makes such batches, or None
-        bool plain_names;
+        bool plain_names;    // no code of the user's runs when they are looked up or compared
         Comparisons comparisons{};
     };
     // What is measured of columns, once for all decisions.
@@ -124,7 +116,7 @@ private:
     };
 
     bool admits(const py::object& features) const;
-    bool collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const;
+    bool collect(const py::object& features, py::tuple* names, Columns* columns, std::int64_t* choices) const;
     Measured measure(const py::tuple& names, const Columns& columns) const;
     const Decision* find(const py::tuple& names, const std::string& signature) const;
     std::unique_ptr<Decision> decide(const py::object& collator, const py::tuple& names, std::string signature) const;
@@ -169,7 +161,7 @@ public:
     }
 
     // compares: whether a batch that is due is left to the caller, see Recipe::run.
-    py::object run(const py::object& collator, const py::object& features, bool compares = true) const;
+    py::object run(const py::object& collator, const py::object& features, bool compares) const;
 
 private:
     std::vector<std::pair<py::object, const Recipe*>> recipes_;

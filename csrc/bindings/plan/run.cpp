@@ -26,6 +26,13 @@ py::object run(const Columns& columns, py::tuple steps, py::dict values, const I
     return batch;
 }
 
+// Whether rows step forward by whole elements, as torch wants of arrays.
+bool steps_forward(const Column& column) {
+    return std::all_of(column.rows.begin(), column.rows.end(), [](const Row& row) {
+        return row.stride >= 0 && row.stride % static_cast<std::int64_t>(item_size(row.kind)) == 0;
+    });
+}
+
 }  // namespace
 
 std::string Columns::signature(std::size_t main, std::int64_t width, bool bounded) const {
@@ -40,7 +47,7 @@ std::string Columns::signature(std::size_t main, std::int64_t width, bool bounde
             ((c.forms & form_derived) == 0 ? 0U : lengths_derived);
         const std::uint32_t traits = (c.lengths.empty() || c.lengths.front() == 0 ? 0U : trait_starts) |
                                      (c.min_length == 0 ? trait_empty : 0U) |
-                                     ((c.forms & form_array) != 0 && !steps_forward(i) ? trait_backward : 0U) |
+                                     ((c.forms & form_array) != 0 && !steps_forward(c) ? trait_backward : 0U) |
                                      (bounded && i == main && c.max_length > width ? trait_over : 0U) |
                                      ((c.forms & form_other) != 0 ? c.others : 0U);
         result.push_back(static_cast<char>(c.forms));

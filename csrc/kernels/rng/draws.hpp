@@ -93,9 +93,8 @@ public:
     virtual bool draws_every_word() const = 0;
 };
 
-// torch's CPU generator. A trial compares the low 24 bits of one word with a probability of float32 or less; the low 53
-// bits of two words, the higher one first, with one of float64. An integer below `high` < 2^28 is one word modulo
-// `high`.
+// torch's CPU generator. A trial compares the low 24 bits of a word with a probability of float32 or less; 53 bits of
+// two words, the higher one first, with one of float64. An integer below `high` < 2^28 is one word modulo `high`.
 class TorchDraws final : public Draws {
 public:
     TorchDraws(Mt19937& engine, bool float64) : engine_(engine), float64_(float64) {}

@@ -63,8 +63,8 @@ private:
 };
 
 #ifdef __SIZEOF_INT128__
-// `numpy.random.PCG64`: PCG XSL RR 128/64 (O'Neill, 2014). Of each 64 bits the lower half is the first word of 32, and
-// the upper half is kept for the next.
+// `numpy.random.PCG64`: PCG XSL RR 128/64 (O'Neill, 2014). Of 64 bits the lower half is a word, the upper half the
+// next.
 class PcgBits {
 public:
     explicit PcgBits(const BitGenerator& bits) : state_(*static_cast<State*>(bits.state)) {}

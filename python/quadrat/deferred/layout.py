@@ -118,36 +118,33 @@ class _Launches:
             gpu.pad_columns(self._columns, self.plan.rows, self.device)
         else:
             source, masked = self._masked
-            mask = self._pad_masked if masking.words < 0 else self._mask_padded
-            mask(masking, *self._ids[source], masked)
+            self._mask(masking, *self._ids[source], masked)
         for labels in self._labels:
             gpu.launch("causal_labels", self.device, *labels)
         for at, columns in self._flat.items():
             gpu.flatten_columns(columns, self.base + at, self.plan.rows, self._sizes.get(at, 0), self.device)
 
-    def _pad_masked(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
+    def _mask(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
+        """All that is padded, and ids masked while they are padded; in place where it is stored what each token is."""
         own = next(column for column in self._columns if column.out == address_of(ids))
-        # An attention mask has no values, and is int64 where the bits of its ones are 1.
-        like = own._replace(values=0, values_size=0, one=1, fill=0)
-        mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
-        members = (self.base + masking.members, masking.members_size) if masking.members_size else (0, 0)
-        gpu.launch(
-            "pad_masked", self.device, masking.options, self.base + masking.keys, own.values, own.values_size,
-            own.offsets, self.plan.rows, own.width, own.left, *members, 0 if place.fill is None else int(place.fill),
-            own.out, address_of(labels), 0 if mask is None else mask.out,
-        )  # fmt: skip
-        rest = [column for column in self._columns if column not in (own, mask)]
-        gpu.pad_columns(rest, self.plan.rows, self.device)
-
-    def _mask_padded(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
-        """All that is padded, what each token is among it, and then the ids masked in place."""
-        words = ids.new_empty(place.shape, dtype=torch_dtype(UINT8))
-        self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), words)
+        pads, words, members = masking.words < 0, 0, (0, 0)
+        source, mask = (0, 0, 0), None
+        if pads:
+            # An attention mask has no values, and is int64 where the bits of its ones are 1.
+            like = own._replace(values=0, values_size=0, one=1, fill=0)
+            mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
+            members = (self.base + masking.members, masking.members_size) if masking.members_size else members
+            source = own.values, own.values_size, 0 if place.fill is None else int(place.fill)
+            self._columns = [column for column in self._columns if column not in (own, mask)]
+        else:
+            made = ids.new_empty(place.shape, dtype=torch_dtype(UINT8))
+            self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), made)
+            words = address_of(made)
         gpu.pad_columns(self._columns, self.plan.rows, self.device)
-        keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
         gpu.launch(
-            "philox_mask", self.device, masking.options, keys, offsets, self.plan.rows, place.shape[1], left, False,
-            address_of(words), 0, 0, address_of(ids), address_of(labels), ids.numel(),
+            "philox_mask", self.device, masking.options, self.base + masking.keys, own.offsets, self.plan.rows,
+            own.width, own.left, False, words, *members, own.out, address_of(labels), ids.numel(), pads, *source,
+            0 if mask is None else mask.out,
         )  # fmt: skip
 
     def add_flat(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:

@@ -213,7 +213,7 @@ def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.Philo
         members = address_of(bits), len(bits)
     labels, kinds = torch.empty_like(masked), 0 if words is None else address_of(words)
     outputs = address_of(masked), address_of(labels), masked.numel()
-    gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *members, *outputs)
+    gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *members, *outputs, False, 0, 0, 0, 0)
     return MaskedTokens(masked, labels)
 
 
