@@ -35,8 +35,8 @@ from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch as patch
 from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
 from quadrat.ops.flatten import flatten as flatten
-from quadrat.ops.mask import attention_mask as attention_mask
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens
+from quadrat.ops.pad import attention_mask as attention_mask
 from quadrat.ops.pad import pad as pad
 from quadrat.ops.unpad import unpad as unpad
 from quadrat.ragged import Ragged as Ragged

@@ -16,10 +16,8 @@ from hypothesis import given
 import quadrat
 from quadrat import bert_padding
 from quadrat.config import show_config
-from quadrat.ops import _device, _tokens
 from quadrat.support import gpu as launcher
 from quadrat.support import tensors
-from quadrat.varlen import bert_padding as functions
 from support import flash, samples
 from support.on_device import (
     check_flatten,
@@ -32,9 +30,12 @@ from support.on_device import (
 )
 from support.varlen import CHECKS
 
+RAGGED, OPS = ("offsets", "take", "ragged"), ("_device", "_tokens", "pad", "unpad")
 MODULES = [
-    importlib.import_module(f"quadrat.{name}")
-    for name in ("support.tensors", "ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops.unpad")
+    *(importlib.import_module(f"quadrat.ragged.{name}") for name in RAGGED),
+    *(importlib.import_module(f"quadrat.ops.{name}") for name in OPS),
+    importlib.import_module("quadrat.varlen.bert_padding"),
+    tensors,
 ]
 
 
@@ -181,15 +182,6 @@ HOLES = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
 
 
 @contextlib.contextmanager
-def varlen_gpu() -> Iterator[list[str]]:
-    """Within, all CPU tensors count as those of a GPU; the kernels that are launched."""
-    with pytest.MonkeyPatch.context() as patch, emulated_launches() as names:
-        for module in (_device, _tokens, functions):
-            patch.setattr(module, "on_gpu", tensors.is_tensor)
-        yield names
-
-
-@contextlib.contextmanager
 def waits() -> Iterator[list[str]]:
     """What would wait for a GPU meanwhile."""
     seen: list[str] = []
@@ -212,32 +204,37 @@ def waits() -> Iterator[list[str]]:
 @pytest.mark.parametrize("check", CHECKS)
 @given(data=st.data())
 def test_as_the_oracles(check: Any, data: Any) -> None:
-    with varlen_gpu():
+    with gpu():
         check(data, "cpu")
 
 
 @pytest.mark.parametrize("mask", [RIGHT, RIGHT.flip(1), HOLES], ids=["right", "left", "holes"])
 def test_waits_once_for_a_mask(mask: Any) -> None:
     hidden = torch.randn(3, 4, 2)
-    with varlen_gpu() as names, waits() as seen:
+    with gpu(), emulated_launches() as names, waits() as seen:
         tokens, indices, *_ = bert_padding.unpad_input(hidden, mask)
         back = bert_padding.pad_input(tokens, indices, 3, 4)
     assert seen == ["tolist"]
     assert names == ["mask_layout", "take_tokens", "take_tokens"]
     assert torch.equal(back, torch.where(mask[..., None] != 0, hidden, 0))
+    with gpu(), emulated_launches() as names, waits() as seen:
+        rows = quadrat.unpad(hidden, mask=mask)
+    assert seen == ["tolist"]
+    assert names == ["mask_layout", "take_tokens"]
+    assert torch.equal(rows.values, tokens)
 
 
 def test_waits_once_for_concatenated_sequences() -> None:
     lengths = torch.tensor([[2, 1, 0, 0], [4, 0, 0, 0]])
     hidden = torch.randn(2, 4, 3)
-    with varlen_gpu(), waits() as seen:
+    with gpu(), waits() as seen:
         got = bert_padding.unpad_input_for_concatenated_sequences(hidden, lengths)
     assert seen == ["tolist"]
     flash.assert_same(got, flash.unpad_input_for_concatenated_sequences(hidden, lengths))
 
 
 def test_indices_that_are_no_tokens() -> None:
-    with varlen_gpu():
+    with gpu():
         taken = bert_padding.index_first_axis(torch.arange(1.0, 4.0), torch.tensor([2, -1, 3, 0]))
     assert taken.tolist() == [3, 0, 0, 1]
 

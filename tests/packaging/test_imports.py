@@ -35,7 +35,7 @@ def loaded_after(code):
     "from quadrat.config import show_config; show_config()",
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
-    "import quadrat.support.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
+    "import quadrat.support.columns, quadrat.support.memory, quadrat.ops.pad",
     "import quadrat.__main__",
     "import quadrat.cli.waste, quadrat.cli.corpus",
 ])  # fmt: skip

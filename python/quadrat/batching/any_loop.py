@@ -18,11 +18,10 @@ from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.packing import require_choice
 from quadrat.data._grouped import source_of
 from quadrat.input.rows import MAIN, Rows, table_of
-from quadrat.ops._nested import is_array
 from quadrat.ops._philox import number_below
 from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import IntArray
+from quadrat.support.arrays import IntArray, is_array
 from quadrat.support.extras import needs
 from quadrat.support.progress import NoBar, progress_bar
 

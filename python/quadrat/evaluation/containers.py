@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from quadrat.evaluation.ragged_parts import RaggedParts
-from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
-from quadrat.ops.concat import Joining, concat_two
+from quadrat.ops.concat import Joining, concat_two, joins, leaves_of, likeness, tree_map
 from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import is_array
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.containers", "transformers"):

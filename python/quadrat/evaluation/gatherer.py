@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.ops._nested import leaves_of, tree_map
+from quadrat.ops.concat import leaves_of, tree_map
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.gatherer", "transformers"):

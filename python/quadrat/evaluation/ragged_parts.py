@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.ops._nested import leaves_like, leaves_of, tree_map
+from quadrat.ops.concat import leaves_like, leaves_of, tree_map
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import bounds_of
 from quadrat.support.arrays import IntArray

@@ -10,7 +10,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import carrier_of, dense
+from quadrat.support.arrays import carrier_of, dense, is_array
 from quadrat.support.columns import OTHER
 from quadrat.support.kinds import kind_of
 from quadrat.support.memory import address_of, interop
@@ -255,7 +255,7 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
     value = _unnested(value)
     if isinstance(value, Ragged):
         return _ragged_column(value)
-    if isinstance(value, np.ndarray) or is_tensor(value):
+    if is_array(value):
         return _array_column(value)
     if isinstance(value, (str, bytes, Mapping)) or hasattr(value, "column_names"):  # a whole data set
         return None

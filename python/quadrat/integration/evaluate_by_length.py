@@ -12,7 +12,7 @@ from transformers import Trainer
 
 from quadrat.input.rows import MAIN
 from quadrat.integration.rows import row_lengths
-from quadrat.ops._nested import leaves_of, tree_map
+from quadrat.ops.concat import leaves_of, tree_map
 from quadrat.support.around import within
 
 logger = logging.getLogger("quadrat")

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from quadrat.integration.switch import Patch, Swap, Switch
-from quadrat.ops._tokens import is_ours, layout_now
+from quadrat.ops._tokens import layout_now
 from quadrat.ops.tokens import put, take
 from quadrat.support.extras import needs
-from quadrat.support.tensors import recording
+from quadrat.support.tensors import is_readable, recording
 from quadrat.varlen import bert_padding
 
 Function = Callable[..., Any]
@@ -48,7 +48,7 @@ def _is_plain(*tensors: Any) -> bool:
     """True for tensors of torch itself on one device, while torch does not record."""
     if recording() or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         return False
-    return all(is_ours(tensor) for tensor in tensors) and len({tensor.device for tensor in tensors}) == 1
+    return all(is_readable(tensor) for tensor in tensors) and len({tensor.device for tensor in tensors}) == 1
 
 
 def _rise(indices: Any, size: int) -> bool:

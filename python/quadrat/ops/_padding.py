@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,6 @@ from quadrat.support.memory import address_of, empty
 Side = Literal["right", "left"]
 Output = tuple[Any, Framework | None]  # `dtype` and `return_tensors`
 AS_ROWS: Output = None, None
-
-if TYPE_CHECKING:
-
-    class MaskOptions(TypedDict, total=False):
-        padding_side: Side
-        max_length: int | None
-        pad_to_multiple_of: int | None
-        dtype: Any
-
-    class PadOptions(MaskOptions, total=False):
-        padding_value: int | float | bool
 
 
 def pad_here(

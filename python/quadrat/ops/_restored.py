@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.ops._nested import is_array
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import IntArray, is_kept, require_unmasked
+from quadrat.support.arrays import IntArray, is_array, is_kept, require_unmasked
 from quadrat.support.tensors import is_tensor
 
 _NAMED = 8  # rows of a batch that an error names

@@ -7,13 +7,13 @@ import math
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.support import gpu, tensors
+from quadrat.support import gpu
 from quadrat.support.arrays import bytes_per_token, dense, room_like
 from quadrat.support.columns import explain
 from quadrat.support.extras import needs
 from quadrat.support.kinds import INT32, INT64
 from quadrat.support.memory import address_of, empty
-from quadrat.support.tensors import on_gpu
+from quadrat.support.tensors import is_readable, on_gpu
 
 with needs("quadrat.bert_padding"):
     import torch
@@ -23,29 +23,15 @@ class MaskLayout(NamedTuple):  # of the tokens that a mask keeps
     indices: Any  # int64 `[total]`, places in the flattened mask
     cu_seqlens: Any  # int32 `[rows + 1]`
     lengths: Any  # int32 `[rows]`
-    longest: int
-
-
-def is_ours(tensor: Any) -> bool:
-    """True if the kernels can be shown a tensor; torch's own operations follow all others."""
-    if not (tensor.is_cpu or tensor.is_cuda) or tensor.is_neg() or tensor.is_conj():
-        return False
-    return tensors.other_than_memory(tensor) is None and not tensors.has_tangent(tensor)
+    longest: Any  # an int; of what torch records, a tensor
 
 
 def layout_now(mask: Any) -> MaskLayout:
     """The layout of a mask, `[rows, width]`, as flash-attn computes it, with one wait for a GPU."""
     found = None
-    if is_ours(mask) and not (mask.is_floating_point() or mask.is_complex()):
+    if is_readable(mask) and not (mask.is_floating_point() or mask.is_complex()):
         found = (_layout_on_gpu if on_gpu(mask) else _layout_here)(dense(mask, "the mask"))
     return found or _layout_by_torch(mask)
-
-
-def require_mask(mask: Any) -> None:
-    if not isinstance(mask, torch.Tensor):
-        raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
-    if mask.dim() != 2:
-        raise ValueError(f"the mask must be [rows, width], not {list(mask.shape)}")
 
 
 def _layout_by_torch(mask: Any) -> MaskLayout:

@@ -1,16 +1,16 @@
-"""`quadrat.evaluation.concat_padded`: nested arrays below one another."""
+"""`quadrat.evaluation.concat_padded`: arrays in lists, tuples and mappings, below one another."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from quadrat.ops._nested import joins, leaves_of, likeness, tree_map, types_of
-from quadrat.support.tensors import is_tensor
+from quadrat.support.arrays import is_array
+from quadrat.support.tensors import is_tensor, recording
 
 Batch = TypeVar("Batch")
 _FEW = 3  # so many are joined one after the other
@@ -50,68 +50,50 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
     batches = list(arrays)
     if not batches:
         raise ValueError("there is no batch to concatenate")
-    if len(batches) > _FEW and not types_of(batches[0]) <= _PLAIN:  # other types may not be made of their parts
+    if len(batches) > _FEW and not _types_of(batches[0]) <= _PLAIN:  # other types may not be made of their parts
         batches[:2] = [concat_two(batches[0], batches[1], padding_index)]
     alike = [likeness(batch) for batch in batches] if len(batches) > _FEW else []
     if alike and all(joins(alike[0], other, padding_index) for other in alike):
-        return concatenated(batches, padding_index)  # type: ignore[no-any-return]
-    return functools.reduce(functools.partial(concat_two, padding_index=padding_index), batches)
+        return Joining(batches, padding_index).finished()  # type: ignore[no-any-return]
+    return functools.reduce(functools.partial(concat_two, padding=padding_index), batches)
 
 
-def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
+def concat_two(first: Any, second: Any, padding: Any) -> Any:
     """Two batches as one, whatever they are made of. Raises what `concat_padded` does."""
-    if type(first) is type(second) is np.ndarray and first.ndim and second.ndim:
-        return _concat_two_arrays(first, second, padding_index)
     if not (is_tensor(first) and is_tensor(second)) and type(first) is not type(second):
         raise AssertionError(
             f"Expected `tensors` and `new_tensors` to have the same type but found {type(first)} and {type(second)}."
         )
     make: Any = type(first)
     if isinstance(first, (list, tuple)):
-        return make(concat_two(*pair, padding_index) for pair in zip(first, second, strict=False))
+        return make(concat_two(*pair, padding) for pair in zip(first, second, strict=False))
     if isinstance(first, Mapping):
-        return make({key: concat_two(value, second[key], padding_index) for key, value in first.items()})
-    if not (is_tensor(first) or isinstance(first, np.ndarray)):
+        return make({key: concat_two(value, second[key], padding) for key, value in first.items()})
+    if not is_array(first):
         raise TypeError(f"Unsupported type for concatenation: got {type(first)}")
     first, second = (array if array.ndim else array.reshape(1) for array in (first, second))
-    return _concat_two_arrays(first, second, padding_index)
-
-
-def _concat_two_arrays(first: Any, second: Any, padding_index: Any) -> Any:
     if first.ndim == 1 or first.shape[1] == second.shape[1]:
         return (sys.modules["torch"].cat if is_tensor(first) else np.concatenate)((first, second))
-    return _filled((first, second), padding_index)
-
-
-def _filled(arrays: Sequence[Any], padding: Any) -> Any:
-    """Arrays of different widths as one, in whatever memory they are."""
-    first, row = arrays[0], 0
-    shape = (sum(map(len, arrays)), max(array.shape[1] for array in arrays), *first.shape[2:])
-    result = first.new_full(shape, padding) if is_tensor(first) else np.full_like(first, padding, shape=shape)
-    for array in arrays:
-        result[row : row + len(array), : array.shape[1]] = array
-        row += len(array)
-    return result
-
-
-def concatenated(batches: Sequence[Any], padding: Any) -> Any:
-    """Batches whose likenesses can be joined, as one batch; arrays get the width of the widest."""
-    return Joining(batches, padding).finished()
+    shape, rows = (len(first) + len(second), max(first.shape[1], second.shape[1]), *first.shape[2:]), len(first)
+    filled = first.new_full(shape, padding) if is_tensor(first) else np.full_like(first, padding, shape=shape)
+    filled[:rows, : first.shape[1]] = first
+    filled[rows:, : second.shape[1]] = second
+    return filled
 
 
 class Joining:
-    """Batches whose likenesses can be joined. Each is let go of when it is copied, and an interrupt may come."""
+    """Batches whose likenesses can be joined, to the width of the widest. Each is let go of when it is copied.
+
+    An interrupt may come meanwhile.
+    """
 
     def __init__(self, batches: Iterable[Any], padding: Any) -> None:
         self._batches, self._padding = list(batches), padding
         self._left = len(self._batches)
-        leaves = zip(*map(leaves_of, self._batches), strict=True)
-        # Memory that nothing was written to takes no space yet.
-        values = iter([_empty_for(arrays) for arrays in leaves])
+        leaves = list(zip(*map(leaves_of, self._batches), strict=True))
+        values = map(_empty_for, leaves)  # memory that nothing was written to takes no space yet
         self._result = tree_map(lambda _: next(values), self._batches[0])
-        self._starts = [
-            np.cumsum([0, *map(len, arrays)]) for arrays in zip(*map(leaves_of, self._batches), strict=True)
-        ]
+        self._starts = [np.cumsum([0, *map(len, arrays)]) for arrays in leaves]
 
     def finished(self) -> Any:
         """All batches as one."""
@@ -135,3 +117,87 @@ def _empty_for(arrays: Sequence[Any]) -> Any:
     first, widths = arrays[0], {array.shape[1:2] for array in arrays}
     shape = (sum(map(len, arrays)), *max(widths), *first.shape[2:])
     return first.new_empty(shape) if is_tensor(first) else np.empty(shape, first.dtype)
+
+
+def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+    """The structure of a batch, with what a function makes of each leaf, and of those of others in its place."""
+    make: Any = type(batch)
+    if isinstance(batch, (list, tuple)):
+        return make(tree_map(function, *parts) for parts in zip(batch, *others, strict=False))
+    if isinstance(batch, Mapping):
+        return make({key: tree_map(function, part, *(other[key] for other in others)) for key, part in batch.items()})
+    return function(batch, *others)
+
+
+def leaves_of(batch: Any) -> Iterator[Any]:
+    """What lies in lists, tuples and mappings, in their order."""
+    if isinstance(batch, (list, tuple, Mapping)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from leaves_of(part)
+    else:
+        yield batch
+
+
+def leaves_like(model: Any, batch: Any) -> list[Any] | None:
+    """A batch's values in the places of a model's leaves, and nothing else; None where a place is missing."""
+    if not isinstance(model, (list, tuple, Mapping)):
+        return [batch]
+    if type(batch) is not type(model) or len(batch) < len(model):
+        return None
+    parts: Iterable[Any] = batch
+    if isinstance(model, Mapping):
+        if not all(key in batch for key in model):
+            return None
+        model, parts = model.values(), [batch[key] for key in model]
+    found = list(map(leaves_like, model, parts))
+    return None if any(leaves is None for leaves in found) else [leaf for leaves in found for leaf in leaves or []]
+
+
+def _types_of(batch: Any) -> set[type]:
+    if not isinstance(batch, (list, tuple, Mapping)):
+        return set()
+    return {type(batch)}.union(*map(_types_of, batch.values() if isinstance(batch, Mapping) else batch))
+
+
+def likeness(batch: Any) -> Any:
+    """A key, equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
+    own = type(batch)
+    if own is np.ndarray:
+        plain = not batch.dtype.hasobject and batch.dtype.isnative
+        return (own, batch.shape[1:], batch.dtype) if plain and batch.shape else None
+    torch = sys.modules.get("torch")
+    if torch is not None and own is torch.Tensor:
+        plain = batch.layout is torch.strided and not (batch.requires_grad or batch.is_nested or batch.is_quantized)
+        return (own, batch.shape[1:], batch.dtype, batch.device) if plain and batch.shape else None
+    if not isinstance(batch, (list, tuple, Mapping)):
+        return None
+    keys, parts = (tuple(batch), batch.values()) if isinstance(batch, Mapping) else (None, batch)
+    alike = tuple(map(likeness, parts))
+    return None if None in alike else (own, keys, alike)
+
+
+def joins(first: Any, other: Any, padding: Any) -> bool:
+    """True if batches of these likenesses are joined by bytes: they are equal, or their arrays differ in width."""
+    if first == other:
+        return first is not None
+    if first is None or other is None or first[0] is not other[0]:
+        return False
+    if type(first[2]) is tuple:
+        same = first[1] == other[1] and len(first[2]) == len(other[2])
+        return same and all(joins(*pair, padding) for pair in zip(first[2], other[2], strict=True))
+    one, two = first[1], other[1]
+    alike = bool(one and two) and one[1:] == two[1:] and first[2:] == other[2:]
+    return alike and not recording() and (_fills if type(padding) is int else _fills.__wrapped__)(first[2], padding)
+
+
+@functools.lru_cache(maxsize=64)
+def _fills(dtype: Any, padding: Any) -> bool:
+    """True if arrays of a dtype of torch or NumPy can be filled with a padding value."""
+    try:
+        if isinstance(dtype, np.dtype):
+            np.full(1, padding, dtype)
+        else:  # of one number, torch lets small floats overflow
+            sys.modules["torch"].full((2,), padding, dtype=dtype, device="cpu")
+    except (RuntimeError, OverflowError, TypeError, ValueError):
+        return False
+    return True

@@ -110,8 +110,6 @@ def _check_padded(padded: Any, offsets: Any, total: Any, *_: Any, **__: Any) -> 
 
 
 def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
-    if values.is_cuda:
-        return _device.pad(values, offsets, length, left=left, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
     return pad_here(rows, "left" if left else "right", (length, None), padding_value)
 

@@ -10,7 +10,7 @@ from quadrat.support.extras import needs
 with needs("quadrat.bert_padding"):
     import torch
 
-from quadrat.ops._tokens import MaskLayout, layout_now, put_here, require_mask, take_here
+from quadrat.ops._tokens import MaskLayout, layout_now, put_here, take_here
 from quadrat.ops._tracked import operators
 from quadrat.support.tensors import recording
 
@@ -33,11 +33,7 @@ class _Moved(torch.autograd.Function):
 
 def layout_of(mask: Any) -> MaskLayout:
     """The layout of a mask, `[rows, width]`, as flash-attn computes it."""
-    if recording():
-        indices, cu_seqlens, lengths, longest = operators().mask_layout(mask)
-        return MaskLayout(indices, cu_seqlens, lengths, longest.item())
-    require_mask(mask)
-    return layout_now(mask)
+    return MaskLayout(*operators().mask_layout(mask)) if recording() else layout_now(mask)
 
 
 def take(values: Any, indices: Any, lead: int = 1) -> Any:

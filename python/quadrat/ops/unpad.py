@@ -12,7 +12,7 @@ from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import bounds_of, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import tensors
-from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
+from quadrat.support.arrays import as_numpy, bytes_per_token, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
 from quadrat.support.kinds import BOOL, torch_dtype
 from quadrat.support.memory import address_of
@@ -111,7 +111,10 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     if is_tensor(padded) and mask.device != padded.device:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded):
-        return _unpad_in_torch(padded, mask != 0)
+        from quadrat.ops.tokens import layout_of, take
+
+        layout = layout_of(mask != 0)
+        return Ragged.of_lengths(take(padded, layout.indices, 2), layout.lengths)
     is_bool = mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool)
     kept = dense(mask if is_bool else mask != 0, "mask")
     rows, width = kept.shape
@@ -124,20 +127,3 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     if (failure := _core.unpad_masked(*place)) is not None:
         raise ValueError(explain(failure))
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)
-
-
-def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
-    import torch
-
-    lengths, width = kept.sum(1), padded.shape[1]
-    if recording() and not tensors.compiling():
-        return Ragged.of_lengths(padded[kept], lengths)
-    # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch picks.
-    places = torch.arange(width, device=padded.device)
-    right = (kept == (places < lengths[:, None])).all()
-    left = (kept == (places >= width - lengths[:, None])).all()
-    size, at_front, at_end = torch.stack([lengths.sum(), right.long(), left.long()]).tolist()
-    if at_front or at_end:
-        return _unpad(padded, lengths, not at_front, size)
-    carrier_of(padded.dtype)
-    return Ragged.of_lengths(padded[kept], lengths)

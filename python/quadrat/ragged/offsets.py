@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.support.arrays import IntArray, as_numpy
+from quadrat.support.arrays import IntArray, as_numpy, is_array
 from quadrat.support.kinds import KINDS, kind_of
 from quadrat.support.tensors import is_tensor, on_gpu, recording
 
@@ -26,7 +26,7 @@ class Facts(NamedTuple):
 
 def require_offsets(offsets: Any) -> None:
     """Raises TypeError unless offsets are an array or tensor, and ValueError unless they are 1-D integers, and some."""
-    if not (isinstance(offsets, np.ndarray) or is_tensor(offsets)):
+    if not is_array(offsets):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
         found = f"{offsets.dtype} of shape {tuple(offsets.shape)}"

@@ -9,7 +9,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.ragged.offsets import Facts, bounds_of, tensor_or_array
 from quadrat.support import tensors
-from quadrat.support.arrays import IntArray, carrier_of, fast_form, require_own_dtype
+from quadrat.support.arrays import IntArray, carrier_of, fast_form, is_array, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.support.kinds import FLOAT64, INT64, Framework, framework_of, kind_of
 from quadrat.support.memory import address_of, empty, interop
@@ -125,7 +125,7 @@ def _as_carriers(rows: Any) -> list[Any] | None:
     """Rows of one dtype that no kernel computes with, as integers of their size; None for all others."""
     first: Any = rows[0] if rows else None
     try:
-        carrier = carrier_of(first.dtype) if is_tensor(first) or isinstance(first, np.ndarray) else None
+        carrier = carrier_of(first.dtype) if is_array(first) else None
         if carrier is None or any(row.dtype != first.dtype or (is_tensor(row) and row.requires_grad) for row in rows):
             return None
         return [row.view(carrier) for row in rows]

@@ -33,6 +33,11 @@ else:
     Array = TypeVar("Array")
 
 
+def is_array(value: Any) -> bool:
+    """True for arrays of NumPy and tensors of torch."""
+    return is_tensor(value) or isinstance(value, np.ndarray)
+
+
 def require_unmasked(array: Any, name: str) -> None:
     """Raises TypeError for a masked array with masked values."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
@@ -54,7 +59,7 @@ def require_plain(array: Any, name: str) -> None:
 
 def require_array(array: Any, name: str) -> None:
     """`require_plain`, and a TypeError unless it is an array or a tensor."""
-    if not (is_tensor(array) or isinstance(array, np.ndarray)):
+    if not is_array(array):
         raise TypeError(f"{name} must be a NumPy array or torch tensor, not {type(array).__name__}")
     require_plain(array, name)
 

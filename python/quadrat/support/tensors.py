@@ -53,7 +53,12 @@ def require_plain_tensors() -> None:
 
 def is_stored(tensor: torch.Tensor) -> bool:
     """True if copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
-    if not tensor.is_cpu or other_than_memory(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+    return tensor.is_cpu and not tensor.requires_grad and is_readable(tensor)
+
+
+def is_readable(tensor: torch.Tensor) -> bool:
+    """True if the memory of a tensor, on the CPU or a GPU, has its numbers, and no tangent goes with them."""
+    if not (tensor.is_cpu or tensor.is_cuda) or other_than_memory(tensor) or tensor.is_conj() or tensor.is_neg():
         return False
     return not has_tangent(tensor)
 

@@ -67,15 +67,16 @@ class TrimmedPasses:
             return self.original(  # type: ignore[no-any-return]
                 model, input_ids, attention_mask, logits_to_keep, batch_size, **options, **images
             )
+        if not sides.left:
+            sizes.prompts[:] = prompt_width
         order, counts = np.arange(rows), [size] * (rows // size) + [rows % size] * (rows % size > 0)
         if rows > size and not torch.is_grad_enabled() and not compute_aux_loss:
-            order = sizes.order() if sides.left else np.argsort(-sizes.completions, kind="stable")
-            prompts = sizes.prompts[order] if sides.left else np.full(rows, prompt_width)
-            counts = split_by_tokens(prompts, sizes.completions[order], len(counts), size * width)
+            order = sizes.order()
+            counts = split_by_tokens(sizes.prompts[order], sizes.completions[order], len(counts), size * width)
         parts = []
         for chosen in np.split(order, np.cumsum(counts)[:-1]):
             before, after = (int(one[chosen].max()) for one in sizes)
-            kept = slice(prompt_width - before if sides.left else 0, prompt_width + after)
+            kept = slice(prompt_width - before, prompt_width + after)
             index = slice(None) if size >= rows else torch.from_numpy(chosen).to(input_ids.device)
             made = self.original(model, input_ids[index, kept], attention_mask[index, kept], after, **options)
             self.computed += len(chosen) * (kept.stop - kept.start)
@@ -91,7 +92,8 @@ class TrimmedPasses:
 
     def ask(self, model: Any, ids: torch.Tensor, mask: torch.Tensor, sizes: Sizes) -> Sides | None:
         """The sides at which passes can be cut; None if there is nothing to cut, and the model was never asked."""
-        model, accelerator = _unwrapped(model), self._trainer.accelerator
+        accelerator = self._trainer.accelerator
+        model = model.module if isinstance(model, DistributedDataParallel) else model
         if (sides := self._sides.get(model)) is not None:
             return sides
         widths = sizes.prompts + sizes.completions
@@ -115,10 +117,6 @@ class TrimmedPasses:
 def _described(model: Any, sides: Sides) -> str:
     cut = "are not cut" if not sides.right else f"are cut at {'both sides' if sides.left else 'the right only'}"
     return f"Passes of {type(model).__name__} {cut}: {sides.why}"
-
-
-def _unwrapped(model: Any) -> Any:
-    return model.module if isinstance(model, DistributedDataParallel) else model
 
 
 def trim(trainer: Any) -> TrimmedPasses:
@@ -154,17 +152,12 @@ def trim(trainer: Any) -> TrimmedPasses:
         TypeError: expected a GRPOTrainer or an RLOOTrainer of TRL, not object
     """
     if not derives_from(type(trainer), "trl", _TRAINERS):
-        raise TypeError(_refused(trainer))
+        own = derives_from(type(trainer), "trl", ONLINE_TRAINERS)
+        why = ", which pads each micro-batch to its own longest row: there is nothing to cut" * own
+        raise TypeError(f"expected a GRPOTrainer or an RLOOTrainer of TRL, not {type(trainer).__name__}{why}")
     if isinstance(getattr(trainer, PASS), TrimmedPasses):
         raise ValueError("the passes of this trainer are trimmed already")
     passes = TrimmedPasses(trainer)
     if passes.reason is None:
         setattr(trainer, PASS, passes)
     return passes
-
-
-def _refused(trainer: Any) -> str:
-    name = type(trainer).__name__
-    own = derives_from(type(trainer), "trl", ONLINE_TRAINERS)
-    why = ", which pads each micro-batch to its own longest row: there is nothing to cut" * own
-    return f"expected a GRPOTrainer or an RLOOTrainer of TRL, not {name}{why}"

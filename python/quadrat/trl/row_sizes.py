@@ -38,7 +38,6 @@ def split_by_tokens(prompts: IntArray, completions: IntArray, count: int, most_t
 
     Of many rows, each has as many.
 
-
     Args:
         prompts, completions: `[rows]` the columns of each row, in the order of the micro-batches. Each micro-batch is
             padded to its widest prompt and its widest completion.

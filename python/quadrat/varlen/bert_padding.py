@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from quadrat.ops._padding import whole
-from quadrat.ops._tokens import is_ours, launched_layout, require_mask
+from quadrat.ops._tokens import launched_layout
 from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.extras import needs
-from quadrat.support.tensors import is_tensor, on_gpu, recording
+from quadrat.support.tensors import is_readable, is_tensor, on_gpu, recording
 
 __all__ = [
     "index_first_axis",
@@ -145,7 +145,8 @@ def unpad_input(
         _require_same_place(hidden_states, unused_mask)
     layout = layout_of(attention_mask if unused_mask is None else attention_mask + unused_mask)
     used = layout.lengths if unused_mask is None else attention_mask.sum(dim=-1, dtype=torch.int32)
-    four = take(hidden_states, layout.indices, 2), layout.indices, layout.cu_seqlens, layout.longest
+    longest = layout.longest.item() if recording() else layout.longest
+    four = take(hidden_states, layout.indices, 2), layout.indices, layout.cu_seqlens, longest
     return (*four, used) if return_seqused else four
 
 
@@ -201,7 +202,7 @@ def unpad_input_for_concatenated_sequences(
     lengths = attention_mask_in_length
     _require_same_place(hidden_states, lengths)
     kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
-    at_once = on_gpu(lengths) and not recording() and is_ours(lengths) and lengths.numel() > 0
+    at_once = on_gpu(lengths) and not recording() and is_readable(lengths) and lengths.numel() > 0
     if at_once and not lengths.is_floating_point():
         (tokens, indices, *_), (sequences, places, *_) = map(launched_layout, (kept, (lengths != 0).contiguous()))
         total, count, longest = torch.stack([tokens[0], sequences[0], lengths.max().long()]).tolist()
@@ -232,8 +233,11 @@ def _shape(**sizes: Any) -> tuple[Any, ...]:
 
 
 def _require_same_place(hidden_states: Any, mask: Any) -> None:
-    require_mask(mask)
-    if tuple(mask.shape) != tuple(hidden_states.shape[:2]):
+    if not is_tensor(mask):
+        raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
+    if mask.dim() != 2:
+        raise ValueError(f"the mask must be [rows, width], not {list(mask.shape)}")
+    if mask.shape != hidden_states.shape[:2]:
         raise ValueError(f"the mask must be {list(hidden_states.shape[:2])}, not {list(mask.shape)}")
     if mask.device != hidden_states.device:
         raise ValueError(f"the mask is on {mask.device}, the tokens on {hidden_states.device}")
