@@ -236,16 +236,23 @@ def test_masks_by_counter(data, options, side, extra):
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("flagged", [False, True])
-def test_what_is_masked_where_it_arrives(side, flagged):
-    """Ids travel without padding, labels not at all; and beside them a few bytes a row, and one a token if flagged."""
+@pytest.mark.parametrize(
+    ("options", "flagged", "more"),
+    [
+        ({"mlm": False}, False, 0),
+        ({"rng": "philox", "seed": 1, "mlm_probability": 0.5}, False, 8 * 32 + 2 * 64),
+        ({"rng": "philox", "seed": 1, "mlm_probability": 0.5}, True, 8 * 32 + 2 * 64),
+    ],
+    ids=["causal", "masked", "flagged"],
+)
+def test_what_travels(side, options, flagged, more):
+    """Tokens and lengths, no padding, and no labels: a few bytes a row to mask by, and one a token if flagged."""
     lengths = [512, *[8] * 31]
     rows = [{"input_ids": [7] * n, **({"special_tokens_mask": [0] * n} if flagged else {})} for n in lengths]
-    options = {"rng": "philox", "seed": 1, "mlm_probability": 0.5}
     tokenizer = make_masking_tokenizer(padding_side=side)
     collator, batch_of = pair(quadrat.DataCollatorForLanguageModeling, tokenizer, **options)
     batch, tokens = batch_of(rows), sum(lengths)
-    assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * (33 + 32) + 4 * 64
+    assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * 33 + 2 * 64 + more
     expected = collator(rows)
     assert sum(value.nbytes for value in expected.values()) == 3 * 8 * 32 * 512
     assert (expected["labels"] == 7).sum() > tokens // 3
@@ -313,16 +320,6 @@ def test_is_a_mapping():
     assert repr(batch) == (
         "DeferredBatch(input_ids [2, 3] int64, attention_mask [2, 3] int64, labels [2] int64; 192 bytes)"
     )
-
-
-def test_what_travels():
-    """Tokens, lengths and labels; no padding, and nothing that the lengths tell."""
-    long = [{"input_ids": [7] * 512}, *[{"input_ids": [7] * 8}] * 31]
-    batch = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm=False, deferred=True)(long)
-    tokens = 8 * (512 + 31 * 8)
-    assert tokens < batch.nbytes <= tokens + 8 * 33 + 2 * 64
-    padded = sum(value.nbytes for value in batch.to("cpu").values())
-    assert padded == 3 * 8 * 32 * 512
 
 
 def test_each_batch_is_made_anew():

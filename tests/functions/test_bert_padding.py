@@ -26,26 +26,6 @@ def test_as_the_oracles(check: Any, data: Any) -> None:
     check(data, "cpu")
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: bert_padding.unpad_input(x, MASK)[0],
-        lambda x: bert_padding.index_first_axis(x, torch.tensor([2, 0])),
-        lambda x: bert_padding.index_put_first_axis(x, torch.tensor([4, 0, 2]), 6),
-        lambda x: bert_padding.pad_input(x, torch.tensor([4, 0, 2]), 2, 3),
-        lambda x: bert_padding.index_first_axis_residual(x, torch.tensor([2, 0, 2])),
-        lambda x: bert_padding.unpad_input_for_concatenated_sequences(x, MASK * 2)[0],
-        lambda x: torch.ops.quadrat.take_tokens(x, torch.tensor([2, 0])),
-        lambda x: torch.ops.quadrat.put_tokens(x, torch.tensor([4, 0, 2]), 6),
-    ],
-)
-def test_first_and_second_derivatives(function: Any) -> None:
-    x = floats(3, 4, 2)
-    assert torch.autograd.gradcheck(function, x)
-    squares = lambda x: [part.square() for part in out] if isinstance(out := function(x), tuple) else out.square()  # noqa: E731
-    assert torch.autograd.gradgradcheck(lambda x: tuple(squares(x)) if isinstance(squares(x), list) else squares(x), x)
-
-
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8])
 def test_residual_gives_the_input_itself_back(dtype: torch.dtype) -> None:
     x = floats(3, 2)

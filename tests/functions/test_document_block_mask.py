@@ -19,37 +19,22 @@ EXTRA = st.just(0) | st.integers(1, 70)
 
 @given(lengths=LENGTHS, extra=EXTRA, options=OPTIONS)
 def test_as_torch_makes_it(*, lengths, extra, options):
+    """Of boundaries in any form; and the way of a GPU, on the CPU."""
     bounds = boundaries(lengths)
     total = bounds[-1] + extra
     assume(total > 0)  # torch's own fails without a token
-    expected = made_by_torch(bounds, total, **options)
-    for given_bounds in (bounds, np.array(bounds, np.int32), torch.tensor(bounds, dtype=torch.int32)):
-        mask = quadrat.varlen.document_block_mask(given_bounds, total_length=total, **options)
-        assert_alike(mask, expected)
+    forms = bounds, np.array(bounds, np.int32), torch.tensor(bounds, dtype=torch.int32)
+    masks = [quadrat.varlen.document_block_mask(form, total_length=total, **options) for form in forms]
     if not extra:
-        assert_alike(quadrat.varlen.document_block_mask(bounds, **options), expected)
-    tokens = torch.arange(total)
+        masks.append(quadrat.varlen.document_block_mask(bounds, **options))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_mask, "_on_cpu", block_mask._on_device)
+        masks.append(quadrat.varlen.document_block_mask(bounds, total_length=total, **options))
+    expected, tokens = made_by_torch(bounds, total, **options), torch.arange(total)
     pairs = (0, 0, tokens[:, None], tokens[None, :])
-    assert torch.equal(mask.mask_mod(*pairs), expected.mask_mod(*pairs))
-
-
-@given(lengths=LENGTHS, extra=EXTRA, options=OPTIONS)
-def test_the_way_of_a_gpu_makes_the_same(*, lengths, extra, options):
-    bounds = np.array(boundaries(lengths))
-    total = int(bounds[-1]) + extra
-    assume(total > 0)
-    size = block_mask._block_size(options["block_size"])
-    window = None if options["window"] is None else min(options["window"], 2**31 - 1)
-    before = total if window is None else min(window - 1, total)
-    reach = (before, 0 if options["causal"] else before)
-    documents, rows, columns = block_mask._on_device(bounds, total, reach, size, torch.device("cpu"))
-    expected = quadrat.varlen.document_block_mask(bounds, total_length=total, **options)
-    mask = flex.BlockMask((total, total), *rows, *columns, BLOCK_SIZE=size, mask_mod=expected.mask_mod)
-    assert_alike(mask, expected)
-    tokens = torch.arange(total)
-    pairs = (0, 0, tokens[:, None], tokens[None, :])
-    made = block_mask._mask_mod(documents, options["causal"], window)
-    assert torch.equal(made(*pairs), expected.mask_mod(*pairs))
+    for mask in masks:
+        assert_alike(mask, expected)
+        assert torch.equal(mask.mask_mod(*pairs), expected.mask_mod(*pairs))
 
 
 def test_long_documents_and_edge_blocks():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import quadrat
+from quadrat import bert_padding
 
 pytest.importorskip("quadrat.ops.library", reason="needs torch 2.4", exc_type=ImportError)
 ops = torch.ops.quadrat
@@ -65,38 +66,43 @@ def test_gives_what_the_functions_give(left):
     assert torch.equal(got[1], expected.labels)
 
 
-@SIDES
-def test_each_is_the_derivative_of_the_other(left):
-    values, padded = floats(5, 2), floats(3, 4, 2)
-    for function, argument in (
-        (lambda x: ops.pad(x, OFFSETS, 4, 0.5, left), values),
-        (lambda x: ops.unpad(x, OFFSETS, 5, left), padded),
-    ):
-        assert torch.autograd.gradcheck(function, argument)
-        assert torch.autograd.gradgradcheck(lambda x, function=function: function(x).square(), argument)
+# Of `[3, 4, 2]` numbers: those of three rows, or of `[5, 2]` or `[7, 2]` that are stored without padding.
+MASK, PICKED, PLACES = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]]), [2, 0], torch.tensor([4, 0, 2])
+DERIVED = {
+    "ops.pad": lambda x: ops.pad(x.flatten(0, 1)[:5], OFFSETS, 4, 0.5, True),
+    "ops.pad, values outside the rows": lambda x: ops.pad(x.flatten(0, 1)[:7], OFFSETS + 1, 4),
+    "ops.unpad": lambda x: ops.unpad(x, OFFSETS, 5),
+    "ops.unpad, left": lambda x: ops.unpad(x, OFFSETS, 5, True),
+    "ops.take_tokens": lambda x: ops.take_tokens(x, torch.tensor(PICKED)),
+    "ops.put_tokens": lambda x: ops.put_tokens(x, PLACES, 6),
+    "pad": lambda x: quadrat.pad(quadrat.Ragged(x.flatten(0, 1)[:5], OFFSETS), pad_to_multiple_of=4, padding_value=3),
+    "pad, left": lambda x: quadrat.pad(quadrat.Ragged(x.flatten(0, 1)[:5], OFFSETS), padding_side="left"),
+    "unpad": lambda x: quadrat.unpad(x, lengths=torch.tensor([2, 0, 3])).values,
+    "unpad, left": lambda x: quadrat.unpad(x, lengths=[2, 0, 3], padding_side="left").values,
+    "unpad by a mask": lambda x: quadrat.unpad(x, mask=MASK).values,
+    "align": lambda x: quadrat.varlen.align(OFFSETS, x.flatten(0, 1)[:5], pad_to_multiple_of=4).values[0],
+    "unpad_input": lambda x: bert_padding.unpad_input(x, MASK)[0],
+    "index_first_axis": lambda x: bert_padding.index_first_axis(x, torch.tensor(PICKED)),
+    "index_put_first_axis": lambda x: bert_padding.index_put_first_axis(x, PLACES, 6),
+    "pad_input": lambda x: bert_padding.pad_input(x, PLACES, 2, 3),
+    "residual": lambda x: bert_padding.index_first_axis_residual(x, torch.tensor([2, 0, 2])),
+    "concatenated": lambda x: bert_padding.unpad_input_for_concatenated_sequences(x, MASK * 2)[0],
+}
 
 
-@SIDES
-def test_the_functions_have_a_gradient(left):
-    side = "left" if left else "right"
-    values = floats(5, 2)
-    padded = quadrat.pad(quadrat.Ragged(values, OFFSETS), padding_side=side, pad_to_multiple_of=4, padding_value=3)
-    weights = torch.arange(24.0, dtype=torch.float64).reshape(3, 4, 2)
-    (padded * weights).sum().backward()
-    assert torch.equal(values.grad, quadrat.unpad(weights, lengths=[2, 0, 3], padding_side=side).values)
-    padded = floats(3, 4, 2)
-    kept = quadrat.unpad(padded, lengths=torch.tensor([2, 0, 3]), padding_side=side)
-    (kept.values * weights.reshape(-1, 2)[:5]).sum().backward()
-    back = quadrat.pad(quadrat.Ragged(weights.reshape(-1, 2)[:5], OFFSETS), max_length=4, padding_side=side)
-    assert torch.equal(padded.grad, back)
+@pytest.mark.parametrize("name", DERIVED)
+def test_first_and_second_derivatives(name):
+    x, function = floats(3, 4, 2), DERIVED[name]
+
+    def squares(x):
+        made = function(x)
+        return tuple(one.square() for one in (made if isinstance(made, tuple) else (made,)))
+
+    assert torch.autograd.gradcheck(function, x)
+    assert torch.autograd.gradgradcheck(squares, x)
     with torch.no_grad():
-        assert not quadrat.pad(quadrat.Ragged(values, OFFSETS)).requires_grad
-
-
-def test_values_outside_the_rows_have_no_gradient():
-    values = floats(7)
-    ops.pad(values, OFFSETS + 1, 4).sum().backward()
-    assert values.grad.tolist() == [0, 1, 1, 1, 1, 1, 0]
+        made = function(x)
+        assert not (made[0] if isinstance(made, tuple) else made).requires_grad
 
 
 def test_the_functions_compile_whole():

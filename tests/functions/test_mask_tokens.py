@@ -240,23 +240,3 @@ def test_the_collator_and_the_function_mask_alike():
     )
     assert torch.equal(got.input_ids, batch["input_ids"])
     assert torch.equal(got.labels, batch["labels"])
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"rng": "numpy"}, ValueError, "rng must be 'torch' or 'philox'"),
-        ({"rng": "torch"}, ValueError, 'are for rng="philox"'),
-        ({"generator": np.random.default_rng(0)}, ValueError, "uses no generator"),
-        ({"seed": -1}, ValueError, "seed must be from 0"),
-        ({"epoch": 0.5}, TypeError, "epoch must be an int"),
-        ({"row_keys": [1]}, ValueError, "one row key for each of 2 rows"),
-        ({"row_keys": [1, 0.5]}, TypeError, "row 1 has the key 0.5"),
-        ({"lengths": [1, 4]}, ValueError, "row 1"),
-        ({"padding_side": "top"}, ValueError, "side"),
-        ({"input_ids": quadrat.Ragged.from_rows([[1]]), "lengths": [1]}, ValueError, "not for a Ragged"),
-    ],
-)
-def test_by_counter_bad_input(change, error, message):
-    with pytest.raises(error, match=message):
-        quadrat.mask_tokens(**({"input_ids": np.zeros((2, 3), np.int64)} | BY_COUNTER | change))

@@ -23,6 +23,7 @@ def test_reprs():
 IDS, SHORT_ROWS = np.arange(6).reshape(2, 3), [[1], [2, 3]]
 MASKING = {"mask_token_id": 3, "vocab_size": 99}
 PHILOX = {**MASKING, "rng": "philox"}
+ONE_ROW = quadrat.Ragged.from_rows([[1]])
 BYTES = quadrat.Ragged(torch.ones(3).to(torch.float8_e4m3fn), torch.tensor([0, 1, 3]))
 HALF = quadrat.Ragged(torch.ones(3, dtype=torch.float16), torch.tensor([0, 1, 3]))
 
@@ -40,7 +41,9 @@ def masked(**options):
         (TypeError, lambda: masked(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: masked(lengths=[-1, 2]), "row 0 has the negative length -1"),
         (ValueError, lambda: masked(lengths=[2**62, 1]), "such a batch does not fit into memory"),
-        (TypeError, lambda: masked(row_keys=[1.0, 2.0]), "row 0 has the key 1.0: row keys are integers"),
+        (ValueError, lambda: masked(lengths=[1, 4]), "row 1"),
+        (ValueError, lambda: masked(row_keys=[1]), "one row key for each of 2 rows"),
+        (TypeError, lambda: masked(row_keys=[1, 0.5]), "row 1 has the key 0.5: row keys are integers"),
         (TypeError, lambda: masked(row_keys=np.ones(2)), "row keys are integers, not float64"),
         (ValueError, lambda: masked(special_tokens_mask=torch.zeros(2, 3)), "must be integers or bools"),
         (TypeError, lambda: masked(special_ids=[3.7]), "special_ids must be an int, not 3.7"),
@@ -50,10 +53,17 @@ def masked(**options):
         (ValueError, lambda: masked(mask_token_id=2**63), "mask_token_id must be from"),
         (TypeError, lambda: masked(vocab_size=9.5), "vocab_size must be an int, not 9.5"),
         (ValueError, lambda: masked(vocab_size=2**80), "vocab_size must be from 1"),
+        (ValueError, lambda: masked(rng="numpy"), "rng must be 'torch' or 'philox'"),
+        (ValueError, lambda: masked(rng="torch", epoch=2), 'are for rng="philox"'),
+        (ValueError, lambda: masked(generator=np.random.default_rng(0)), "uses no generator"),
+        (ValueError, lambda: masked(padding_side="top"), "side"),
         (TypeError, lambda: masked(seed=1.5), "seed must be an int"),
+        (ValueError, lambda: masked(seed=-1), "seed must be from 0"),
+        (TypeError, lambda: masked(epoch=0.5), "epoch must be an int"),
         (ValueError, lambda: masked(seed=2**64), "seed must be from 0"),
         (ValueError, lambda: masked(epoch=2**32), "epoch must be from 0"),
         (ValueError, lambda: quadrat.mask_tokens(quadrat.Ragged(IDS, np.array([0, 1, 2])), **PHILOX), "must be 1-D"),
+        (ValueError, lambda: quadrat.mask_tokens(ONE_ROW, lengths=[1], **PHILOX), "not for a Ragged"),
         (TypeError, lambda: quadrat.pad(SHORT_ROWS, max_length=2.0), "length must be an int, not 2.0"),
         (TypeError, lambda: quadrat.pad(SHORT_ROWS, max_length="2"), "length must be an int, not '2'"),
         (TypeError, lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2.0), "multiple_of must be an int, not 2.0"),

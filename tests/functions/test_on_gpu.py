@@ -127,7 +127,7 @@ def test_lists_of_tensors():
         (OverflowError, lambda rows: quadrat.flatten(rows, position_ids_start=2**63 - 2), "beyond int64"),
         (TypeError, lambda _: quadrat.attention_mask(torch.ones(2)), "lengths must be integers"),
         (ValueError, lambda _: quadrat.unpad(torch.ones(2, 3), lengths=[1, 4]), "row 1 is longer"),
-        (ValueError, lambda _: quadrat.unpad(torch.ones(2, 3), lengths=torch.ones(2)), "lengths must be integers"),
+        (TypeError, lambda _: quadrat.unpad(torch.ones(2, 3), lengths=torch.ones(2)), "lengths must be integers"),
     ],
 )
 def test_bad_arguments_are_named(error, call, message):

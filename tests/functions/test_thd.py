@@ -94,18 +94,6 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
         )
 
 
-def test_align_has_a_gradient():
-    bounds = torch.tensor([0, 3, 3, 5])
-    values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
-    made = quadrat.varlen.align(bounds, values, pad_to_multiple_of=4, padding_value=7.0)
-    weights = torch.randn(8, 2, dtype=torch.float64)
-    (made.values[0] * weights).sum().backward()
-    assert torch.equal(values.grad, weights[[0, 1, 2, 4, 5]])
-    assert torch.autograd.gradcheck(
-        lambda one: quadrat.varlen.align(bounds, one, pad_to_multiple_of=4).values[0], (values,)
-    )
-
-
 def test_begins_where_the_first_sequence_does():
     made = quadrat.varlen.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
     assert made.values[0].tolist() == [1, 2, 0]

@@ -8,31 +8,18 @@ from hypothesis import given
 
 import oracles
 import quadrat
-from quadrat import _core
+from support.ragged import INTS, KINDS, ROWS, TRAILING, array, ragged
 
-KINDS = _core.kinds
-SHORT_LENGTHS = st.lists(st.integers(0, 12), max_size=8)
-TRAILING = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
 SIDES = st.sampled_from(["right", "left"])
 LIBRARIES = st.sampled_from(["np", "pt"])
 
 
-def array(values, library):
-    return torch.from_numpy(values) if library == "pt" else values
-
-
-def ragged(lengths, kind, trailing, library):
-    rng = np.random.default_rng(sum(lengths))
-    values = rng.integers(0, 2 if kind == "bool" else 100, (sum(lengths), *trailing)).astype(kind)
-    return quadrat.Ragged(array(values, library), array(np.cumsum([0, *lengths]), library))
-
-
-@given(SHORT_LENGTHS, st.sampled_from(KINDS), TRAILING, LIBRARIES, SIDES, st.integers(0, 5), st.booleans())
+@given(ROWS, st.sampled_from(KINDS), TRAILING, LIBRARIES, SIDES, st.integers(0, 5), st.booleans())
 def test_takes_out_what_pad_puts_in(  # noqa: PLR0917
-    lengths, kind, trailing, library, side, extra, by_mask
+    rows, kind, trailing, library, side, extra, by_mask
 ):
-    rows = ragged(lengths, kind, trailing, library)
-    width = max(lengths, default=0) + extra
+    width = max(map(len, rows), default=0) + extra
+    rows, _ = ragged(rows, library, kind, trailing)
     padded = quadrat.pad(rows, padding_side=side, max_length=width, padding_value=1)
     mask = quadrat.attention_mask(rows, padding_side=side, max_length=width)
     back = (
@@ -51,7 +38,7 @@ def test_a_mask_picks_tokens_anywhere(rows, width, trailing, library, data):
     padded = np.arange(rows * width * int(np.prod(trailing))).reshape(rows, width, *trailing)
     mask = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=rows * width, max_size=rows * width)), np.int8)
     mask = mask.reshape(rows, width)
-    back = quadrat.unpad(array(padded, library), mask=array(mask, library))
+    back = quadrat.unpad(array(padded, None, library), mask=array(mask, None, library))
     assert back.to_lists() == [row[keep != 0].tolist() for row, keep in zip(padded, mask, strict=True)]
 
 
@@ -133,11 +120,10 @@ def test_bad_arguments_are_named(error, arguments, message):
 LENGTHS = st.lists(st.integers(0, 20), max_size=8)
 
 
-def as_ragged(lengths, convert):
-    return quadrat.Ragged(convert(np.zeros((sum(lengths), 2), np.int8)), convert(np.cumsum([0, *lengths], dtype=int)))
+def as_ragged(lengths, library):
+    return ragged([[0] * length for length in lengths], library, "int8", (2,))[0]
 
 
-INTS = [kind for kind in KINDS if "int" in kind]
 # By family: what makes rows or lengths, and the library of their mask.
 FORMS = {
     "rows": [
@@ -147,13 +133,13 @@ FORMS = {
         (lambda lengths: [torch.ones(length) for length in lengths], "first row"),
     ],
     "Ragged": [
-        (lambda lengths: as_ragged(lengths, np.asarray), "np"),
-        (lambda lengths: as_ragged(lengths, torch.from_numpy), "pt"),
-        (lambda lengths: as_ragged([3, *lengths, 4], np.asarray)[1:-1], "np"),
+        (lambda lengths: as_ragged(lengths, "np"), "np"),
+        (lambda lengths: as_ragged(lengths, "pt"), "pt"),
+        (lambda lengths: as_ragged([3, *lengths, 4], "np")[1:-1], "np"),
     ],
     "ints": [(list, "np"), (tuple, "np")],
-    "arrays": [(lambda lengths, kind=kind: np.array(lengths, kind), "np") for kind in INTS],
-    "tensors": [(lambda lengths, kind=kind: torch.from_numpy(np.array(lengths, kind)), "pt") for kind in INTS],
+    "arrays": [(lambda lengths, kind=kind: array(lengths, kind, "np"), "np") for kind in INTS],
+    "tensors": [(lambda lengths, kind=kind: array(lengths, kind, "pt"), "pt") for kind in INTS],
 }
 
 

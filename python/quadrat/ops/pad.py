@@ -143,12 +143,9 @@ def attention_mask(
                 [0, 0, 0, 1]])
     """
     kind = INT64 if dtype is None else kind_of(dtype)
-    ragged, lengths = _device.rows_on_gpu(rows), cast("Any", rows)
+    ragged = _device.rows_on_gpu(rows)
     if ragged is None and on_gpu(rows):
-        if lengths.dim() != 1 or lengths.dtype.is_floating_point:
-            shape = tuple(lengths.shape)
-            raise TypeError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
-        ragged = Ragged.of_lengths(lengths, lengths)
+        ragged = Ragged.of_lengths(cast("Any", rows), rows)
     if ragged is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
@@ -168,9 +165,7 @@ def _offsets(rows: Any) -> tuple[NDArray[np.int64], Facts, Framework]:
     """Offsets of the rows, what is known of them, and the library the rows are of."""
     if isinstance(rows, Ragged):
         return *rows._checked(), "pt" if is_tensor(rows.values) else "np"
-    if is_array(rows):
+    if is_array(rows) or (rows and all(type(row) is int for row in rows)):
         return *offsets_of(rows), "pt" if is_tensor(rows) else "np"
-    if rows and all(type(row) is int for row in rows):
-        return *offsets_of(np.array(rows, np.int64)), "np"
     source = source_of(rows)
     return *offsets_of(source.lengths), source.framework

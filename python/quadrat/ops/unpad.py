@@ -69,9 +69,6 @@ def unpad(
 
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
-        shape = tuple(lengths.shape)
-        if len(shape) != 1 or lengths.dtype.is_floating_point:
-            raise ValueError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
             tensors.require_unrecorded("lengths without total=")

@@ -95,8 +95,13 @@ def tensor_or_array(bounds: IntArray, like: Any) -> Any:
 
 
 def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
-    """Offsets, int64, in the library of `values` and on its device, and what is known: of lengths on a GPU nothing."""
+    """Offsets, int64, in the library of `values` and on its device, and what is known: of lengths on a GPU nothing.
+
+    Raises TypeError and ValueError.
+    """
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
+        if len(shape := tuple(lengths.shape)) != 1 or lengths.dtype.is_floating_point:
+            raise TypeError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
         torch = sys.modules["torch"]
         return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int64), (1, 0)).to(values.device), None
     bounds, facts = offsets_of(lengths)
