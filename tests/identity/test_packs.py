@@ -188,9 +188,11 @@ WRONG: list[tuple[dict[str, Any], Any, str]] = [
     ({"packs": "numbers", "dtypes": MASK}, ONE, "padded by the tokenizer"),
     ({"packs": "causal", "dtypes": {"attention_mask": "int8"}}, ONE, "must be bool or floats"),
     ({"packs": "causal", "dtypes": {"position_ids": "int8"}}, ONE, "'position_ids'"),
-    (NUMBERS, [*ONE, {"input_ids": [5]}], "feature 1 is a dict, and others are lists"),
+    (NUMBERS, [*ONE, {"input_ids": [5]}], "feature 1 is a dict among lists of rows"),
     (NUMBERS, [[{"input_ids": [5], "x": [5, 6]}]], "row 0 has 1 tokens in 'input_ids' and 2 in 'x'"),
     (NUMBERS, [[{"input_ids": [5], "x": "text"}]], "column 'x' does not hold rows of numbers: remove"),
+    (NUMBERS, [[{"input_ids": [5], "x": [5]}], [{"input_ids": [5]}]], r"each with the columns .*'x'.*: row 1 is not"),
+    (NUMBERS, [{"input_ids": [5, 6], "seq_lengths": [2.0]}], "'seq_lengths' does not say how long documents are"),
     (NUMBERS, [{"input_ids": [5, 6], "seq_lengths": [3]}], r"row 0: seq_lengths \[3\] do not sum to its 2"),
     (NUMBERS, [{"input_ids": [5, 6], "position_ids": [0]}], "'position_ids' has other rows than one number"),
 ]
@@ -200,3 +202,17 @@ WRONG: list[tuple[dict[str, Any], Any, str]] = [
 def test_errors(options, features, said):
     with pytest.raises((ValueError, TypeError), match=said):
         samples.make(quadrat, "DataCollatorWithPadding", **options)(features)
+
+
+@pytest.mark.parametrize(("name", "options"), [(COLLATORS[0], {}), (COLLATORS[3], {"mlm": False})])
+def test_positions_of_several_axes_stay(name, options):
+    """Those of M-RoPE, which `pad_axes` pads; and documents without tokens have a number, too."""
+    places = [np.arange(3 * n).reshape(3, 1, n) for n in (4, 2)]
+    rows = [
+        {"input_ids": [5] * 4, "position_ids": places[0], "seq_lengths": [1, 0, 3]},
+        {"input_ids": [5] * 2, "position_ids": places[1], "seq_lengths": [2]},
+    ]
+    padded = {"pad_values": {"position_ids": 0}, "pad_axes": {"position_ids": -1}, "pad_to_multiple_of": None}
+    batch = samples.make(quadrat, name, packs="numbers", **padded, **options)(rows)
+    assert batch["attention_mask"].tolist() == [[1, 3, 3, 3], [1, 1, 0, 0]]
+    assert batch["position_ids"][:, 1].tolist() == [[0, 1, 0, 0], [2, 3, 0, 0], [4, 5, 0, 0]]

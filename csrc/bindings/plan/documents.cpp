@@ -3,7 +3,6 @@
 #include <array>
 
 #include "../../kernels/padded_rows.hpp"
-#include "../input/python_number.hpp"
 #include "execute.hpp"
 
 namespace quadrat {
@@ -63,13 +62,10 @@ Status Execution::write_row_mask(const Step& step, std::int64_t extent, void* ou
     const py::tuple how = plan_.values[step.name];
     std::vector<std::int64_t> documents(static_cast<std::size_t>(columns_.count(step.index) * extent));
     const Status status = number_tokens(step, extent, documents.data());
-    std::array<std::uint64_t, 2> values{};
-    if (!status || !decode_number(py::object(how[2]).ptr(), step.kind, &values[0]) ||
-        !decode_number(py::object(how[3]).ptr(), step.kind, &values[1])) {
-        return status ? Status{Code::out_of_range} : status;
-    }
-    return document_mask(documents.data(), columns_.count(step.index), extent, how[1].cast<bool>(),
-                         item_size(step.kind), values.data(), out);
+    const std::array<std::uint64_t, 2> values{how[2].cast<std::uint64_t>(), how[3].cast<std::uint64_t>()};
+    return status ? document_mask(documents.data(), columns_.count(step.index), extent, how[1].cast<bool>(),
+                                  item_size(step.kind), values.data(), out)
+                  : status;
 }
 
 }  // namespace quadrat

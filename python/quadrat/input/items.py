@@ -106,14 +106,12 @@ def joined_packs(features: Any) -> Any:
 
     Raises what `join` raises, and TypeError if some features alone are lists of rows.
     """
-    known = type(features) in (list, tuple)
-    lists = [pack for pack in features if type(pack) in (list, tuple)] if known else []
+    lists = [pack for pack in features if type(pack) in (list, tuple)] if type(features) in (list, tuple) else []
     if not any(pack and isinstance(pack[0], Mapping) for pack in lists):
         return features
     for number, pack in enumerate(features):
         if type(pack) not in (list, tuple):
-            kind = type(pack).__name__
-            raise TypeError(f"feature {number} is a {kind}, and others are lists of rows: give lists alone")
+            raise TypeError(f"feature {number} is a {type(pack).__name__} among lists of rows: give lists alone")
     rows = list(itertools.chain.from_iterable(features))
     values, sizes = join(rows, list(first_of(rows)), remedy="remove the column")
     offsets = np.cumsum([0, *map(len, features)])
@@ -134,7 +132,9 @@ def join(
     """
     collected = _core.collect(as_columns(features), tuple(names), interop())
     if collected is None:
-        raise TypeError(f"rows must be mappings, each with the columns {list(names)} of the first one")
+        has_all = [isinstance(row, Mapping) and all(name in row for name in names) for row in features]
+        found = f"row {has_all.index(False)} is not" if False in has_all else "these are not"
+        raise TypeError(f"rows must be mappings, each with the columns {list(names)} of the first one: {found}")
     columns, values, kinds = collected[1], {}, []
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):

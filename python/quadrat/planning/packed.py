@@ -12,7 +12,7 @@ from quadrat.input.rows import plain
 from quadrat.planning.fallback import FallBack, Why, first_feature, raise_clearer, said
 from quadrat.planning.plan_cache import PlanKey, Spec
 from quadrat.support import columns as col
-from quadrat.support.kinds import BFLOAT16, BOOL, INT64, KINDS, kind_of
+from quadrat.support.kinds import BFLOAT16, BOOL, INT64, KINDS, bits_of, kind_of
 
 Ways = Literal["positions", "numbers", "causal", "bidirectional"]
 _WAYS: tuple[str, ...] = get_args(Ways)
@@ -54,12 +54,13 @@ def pack_values(key: PlanKey) -> dict[str, Any]:
     way, given = key.options.packs, _MASK in key.names
     if way is None:
         return {}
-    elements: tuple[Any, ...] = ()  # where a token does not see another, and where it does
-    if way in BLOCKS:
-        kind = _mask_kind(key)
-        lowest = _LOWEST if kind == BFLOAT16 else float(np.finfo(KINDS[kind]).min) if kind != BOOL else False
-        elements = way == "causal", lowest, True if kind == BOOL else 0.0
-    return {_MASK: (given, *elements), _POSITIONS: (given,)}
+    if way not in BLOCKS:
+        return {_MASK: (given,), _POSITIONS: (given,)}
+    kind = _mask_kind(key)
+    lowest = _LOWEST if kind == BFLOAT16 else 0 if kind == BOOL else np.finfo(KINDS[kind]).min
+    # Where a token does not see another, and where it does.
+    elements = bits_of(lowest, kind), bits_of(kind == BOOL, kind)
+    return {_MASK: (given, way == "causal", *elements), _POSITIONS: (given,)}
 
 
 def _mask_kind(key: PlanKey) -> int:

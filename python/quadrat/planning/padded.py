@@ -204,8 +204,7 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
     given = getattr(collator, "pad_values", None) or {}
-    values |= {**given, **options.own.values(given, names.index(options.main))}
-    values |= pack_values(key)
+    values |= {**pack_values(key), **given, **options.own.values(given, names.index(options.main))}
     if options.label is not None:
         values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
     return values
