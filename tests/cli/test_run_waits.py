@@ -272,7 +272,7 @@ def test_pairs_count_as_pairs():
     ]
     batch = collator(pairs)
     longest = [2 * max(len(one["prompt_ids"] + one[name]) for name in ("chosen_ids", "rejected_ids")) for one in pairs]
-    found = sizes_of(batch, None, collator._quadrat_completions)
+    found = sizes_of(batch, None, collator._completions)
     assert list(found.lengths) == longest
     assert found.computed == batch["input_ids"].numel()
     assert found.tokens == int(batch["attention_mask"].sum())

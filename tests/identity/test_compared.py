@@ -14,12 +14,12 @@ import transformers
 from datasets import Dataset
 
 import quadrat
-from quadrat.installed import imitated, originals
+from quadrat.installed import imitated
 from quadrat.support.differences import first_difference
 from support import samples
-from support.compare import assert_same_batch, assert_same_outcome, assert_seeded_alike, outcome
+from support.compare import assert_same_batch, assert_same_outcome, outcome
 from support.isolated import python
-from support.planted import LATE, PLANTS, USUAL, converts, even, pads, pads_clips, pads_columns, rows_of
+from support.planted import LATE, PLANTS, USUAL, pads, rows_of
 
 UNFOUND = "another token"  # the change shows for one number, and nothing else tells that batch from those compared
 AS_BEFORE = "another error"  # quadrat has no batch of such rows, and the reference's error comes of itself
@@ -37,31 +37,6 @@ def unknown(monkeypatch):
     monkeypatch.undo()
     imitated.changed.cache_clear()
     imitated.DIFFERENCES.clear()
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
-def test_is_compiled_after_the_first_batches(name, framework, unknown):
-    reference, collator = samples.pair(name, return_tensors=framework)
-    with unknown.context() as trusted:
-        trusted.setenv("QUADRAT_UNTESTED", "1")
-        imitated.changed.cache_clear()
-        trusting = samples.make(quadrat, name, return_tensors=framework)
-        trusting(samples.batch(name))
-        type(trusting)._quadrat_shared.clear()
-        always_falls_back = quadrat.stats(reset=True).fell_back > 0
-    imitated.changed.cache_clear()
-    for _ in range(40):
-        assert_seeded_alike(reference, collator, samples.batch(name), samples.batch(name))
-    found = quadrat.stats()
-    twins = 40 * (reference is not collator and type(reference).__module__.startswith("quadrat"))
-    assert imitated.DIFFERENCES == {}
-    if always_falls_back:
-        assert found.compared == 0
-        return
-    assert found.fell_back == 0
-    # The first one, eight known ones and the ninth, 17th and 33rd.
-    assert found.compared == 12 * (2 if twins else 1)
 
 
 @pytest.mark.parametrize(
@@ -101,26 +76,6 @@ def test_another_kind_of_batch_is_compared():
         collator(kinds)
         assert quadrat.stats().compared > before
         before = quadrat.stats().compared
-
-
-@pytest.mark.parametrize(
-    ("call", "original", "features"),
-    [
-        (pads, "PAD", lambda: rows_of(*USUAL)),
-        (pads_columns, "PAD", lambda: rows_of(*USUAL)),
-        (converts, "CONVERT_TO_TENSORS", even),
-        (pads_clips, "FEATURE_PAD", lambda: rows_of(*USUAL)),
-    ],
-)
-def test_functions_are_compiled_after_the_first_batches(call, original, features, unknown):
-    expected = call(features())
-    with quadrat.patch_transformers():
-        for number in range(40):
-            if number == 34:
-                unknown.setattr(originals, original, None)
-            assert_same_batch(expected, call(features()))
-    assert imitated.DIFFERENCES == {}
-    assert 0 < quadrat.stats().compared <= 12
 
 
 def test_errors_of_functions_are_the_references():

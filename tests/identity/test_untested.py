@@ -5,7 +5,6 @@ import inspect
 import pickle
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -13,7 +12,6 @@ import transformers
 from transformers import trainer_pt_utils
 
 import quadrat
-from quadrat.batching import samplers
 from quadrat.installed import imitated
 from quadrat.installed.config import FINGERPRINTS, RANGES
 from quadrat.installed.fingerprints import fingerprint, functions_of, source_of
@@ -59,21 +57,6 @@ def test_tested_code_is_known():
     assert set(FINGERPRINTS) >= TESTED
 
 
-@pytest.mark.parametrize("name", PADDED)
-def test_unknown_code_is_left_to_the_reference(name, unknown):
-    collator = make(quadrat, name)
-    quadrat.stats(reset=True)
-    expected = make(transformers, name)(batch(name))
-    with pytest.warns(UserWarning, match=r"does not know `PreTrainedTokenizerBase._pad` of transformers") as said:
-        got = collator(batch(name))
-    assert "QUADRAT_UNTESTED=1" in str(said[0].message)
-    assert len(said) == 1
-    if name != "DataCollatorForLanguageModeling":
-        assert_same_batch(expected, got)
-    collator(batch(name))
-    assert quadrat.stats().fell_back == 2, "both batches, and without another warning"
-
-
 def test_warns_once_of_all_collators(unknown):
     with pytest.warns(UserWarning, match="does not know") as said:
         made = [make(quadrat, name)(batch(name)) for name in PADDED]
@@ -81,39 +64,11 @@ def test_warns_once_of_all_collators(unknown):
     assert len(said) == 1
 
 
-def test_the_environment_may_say_to_go_on(unknown):
-    unknown.setenv("QUADRAT_UNTESTED", "1")
-    quadrat.stats(reset=True)
-    expected, got = (make(one, "DataCollatorWithPadding")(batch("DataCollatorWithPadding")) for one in PACKAGES)
-    assert_same_batch(expected, got)
-    assert quadrat.stats().fell_back == 0
-
-
 def test_batches_of_quadrats_own_go_on(unknown):
     quadrat.stats(reset=True)
     collator = make(quadrat, "DataCollatorForTokenClassification", padding_free=True)
     assert "position_ids" in collator(batch("DataCollatorForTokenClassification"))
     assert quadrat.stats().fell_back == 0
-
-
-def test_tokenizer_pad(unknown):
-    tokenizer = make(transformers, "DataCollatorWithPadding").tokenizer
-    rows = batch("DataCollatorWithPadding")
-    expected = tokenizer.pad(rows, return_tensors="np")
-    with pytest.warns(UserWarning, match="does not know"):
-        got = quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors="np")
-    assert_same_batch(expected, got)
-
-
-LENGTHS = [3, 9, 4, 8, 1, 7, 7, 2, 5, 6, 11, 12]
-
-
-def test_the_sampler(anew):
-    dataset = datasets.Dataset.from_list([{"input_ids": [1] * length} for length in LENGTHS])
-    anew.setitem(imitated.CODE, "LengthGroupedSampler", test_the_sampler)
-    anew.setattr(samplers, "stored_lengths", None)
-    with pytest.warns(UserWarning, match="does not know `LengthGroupedSampler`"):
-        assert quadrat.batching.LengthGroupedSampler(2, dataset).lengths == LENGTHS
 
 
 def test_the_container_of_an_evaluation(anew):

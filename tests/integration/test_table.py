@@ -12,12 +12,16 @@ import datasets
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import BatchEncoding, Wav2Vec2FeatureExtractor, trainer_pt_utils
 
 import quadrat
 from quadrat.cli.inspection import _what_falls_back
 from quadrat.installed import imitated, originals
+from quadrat.installed.imitated import PADDING_FREE
 from quadrat.integration.table import rows
+from quadrat.planning import conversion
+from quadrat.planning import feature_pad as clips
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 from quadrat.planning.remembering import guarded_options
@@ -87,25 +91,37 @@ if "LengthGroupedSampler" in TABLE:
         lambda given: ordered(quadrat.batching.LengthGroupedSampler, given),
         datasets.Dataset.from_dict({"input_ids": [[7] * n for n in (5, 3, 8, 1)]}),
     )
+SUBJECTS = [conversion._function, clips._function]
 if "trl.pad" in TABLE:
     from quadrat.trl import padding
 
+    SUBJECTS.append(padding._function)
     FUNCTIONS["trl.pad"] = (padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)])
 # Methods of trainers are called by trainers alone: test_online_trl.py runs those.
 CALLED = [name for name in TABLE if "Trainer" not in name]
 COLLATORS = [name for name in CALLED if name not in FUNCTIONS]
+COMPARED = [name for name in CALLED if TABLE[name].compares]
+BOTH = {"DefaultDataCollator": "default_data_collator"}  # names of classes -> of their rows
+NUMPY = [BOTH.get(name, name) for name, framework in samples.BATCHES if framework == "np"]
 
 
-def pair(name: str) -> tuple[Any, Any, Any]:
+def pair(name: str, **options: Any) -> tuple[Any, Any, Any]:
     """(the reference's call, quadrat's, features) of a row."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]
+    if name == PADDING_FREE:  # which has no reference: the same batch with its labels in another class of transformers
+        own = {"mlm": False, "mask_padding": "length", "padding_free": True}
+        return (
+            transformers.DataCollatorWithFlattening(**options),
+            quadrat.DataCollatorForLanguageModeling(TOKENIZER, **own, **options),
+            samples.batch("DataCollatorWithFlattening"),
+        )
     if name.startswith("trl."):
         module = getattr(quadrat.trl, name.removeprefix("trl."))
         theirs, ours = (cls(pad_token_id=0) for cls in (module.Original, getattr(module, module.Original.__name__)))
         return theirs, ours, FLAT if name == "trl.sft" else PREFERENCES
-    name = "DefaultDataCollator" if name == "default_data_collator" else name
-    return *samples.pair(name), samples.batch(name)
+    name = next((one for one, row in BOTH.items() if row == name), name)
+    return *samples.pair(name, **options), samples.batch(name)
 
 
 @pytest.fixture
@@ -120,6 +136,9 @@ def unknown(monkeypatch):
             cached.cache_clear()
         _known.clear()
         vars(type(pair(name)[1])).get("_quadrat_shared", {}).clear()
+        for subject in SUBJECTS:
+            vars(subject).pop("_quadrat_compared", None)
+        quadrat.stats(reset=True)
         return code
 
     yield change
@@ -144,40 +163,59 @@ def test_known(name):
         assert quadrat.stats().remembered >= 2
 
 
-@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize("name", [name for name in CALLED if TABLE[name].reference])
 def test_unknown(name, unknown):
     """It falls back, and says so once."""
     theirs, ours, given = pair(name)
-    code = unknown(name)
-    quadrat.stats(reset=True)
-    with pytest.warns(UserWarning, match=f"does not know `{code}` of {TABLE[name].library}"):
+    code, library = unknown(name), TABLE[name].library
+    said = rf"does not know `{code}` of {library} .* left to {library}.*QUADRAT_UNTESTED=1"
+    with pytest.warns(UserWarning, match=said) as warned:
         ours(copy.deepcopy(given))
+    assert ["does not know" in str(one.message) for one in warned].count(True) == 1
     theirs(copy.deepcopy(given))  # the same draws
     same(theirs, ours, given)
     assert quadrat.stats().compiled == 0
     assert f"{code} is unknown" in _what_falls_back()
+    if name in COLLATORS:
+        causes = {cause: count for cause, count in quadrat.stats().causes.items() if f"{code} of {library}" in cause}
+        assert [cause.partition(":")[0] for cause in causes] == [type(ours).__name__]
+        assert quadrat.stats().fell_back >= 4
+    with pytest.MonkeyPatch.context() as trusting:
+        trusting.setenv("QUADRAT_UNTESTED", "1")
+        imitated.changed.cache_clear()
+        vars(type(ours)).get("_quadrat_shared", {}).clear()
+        quadrat.stats(reset=True)
+        same(*pair(name)[:2], given)
+        assert quadrat.stats().fell_back == 0
 
 
-@pytest.mark.parametrize("name", [name for name in TABLE if TABLE[name].compares])
-def test_compared(name, unknown):
-    theirs, ours, given = pair(name)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in COMPARED), *((name, {"return_tensors": "np"}) for name in NUMPY)],
+)
+def test_compared(name, options, unknown):
+    """The first one, eight known ones and the ninth, 17th and 33rd."""
+    theirs, ours, given = pair(name, **options)
     unknown(name, "compare")
     quadrat.stats(reset=True)
-    same(theirs, ours, given, 20)
+    same(theirs, ours, given, 40)
     assert imitated.DIFFERENCES == {}
     twins = name in COLLATORS and type(theirs) is type(ours)  # where transformers has none
-    assert 0 < quadrat.stats().compared < (40 if twins else 20)
+    assert quadrat.stats().fell_back == 0
+    remembers = name in COLLATORS or name == "tokenizer_pad"
+    assert quadrat.stats().compared == (12 * (1 + twins) if remembers else 11)
 
 
 @pytest.mark.parametrize("name", COLLATORS)
 def test_changed_options(name):
     """All fields are guarded, but for those that the row names; a change of one is not overlooked."""
     theirs, ours, given = pair(name)
-    fields = {*(field.name for field in dataclasses.fields(ours)), *TABLE[name].attributes}
-    assert fields - {*TABLE[name].unguarded} == {*guarded_options(type(ours))}
+    row = TABLE[type(ours)._imitates]
+    fields = {*(field.name for field in dataclasses.fields(ours)), *row.attributes}
+    assert fields - {*row.unguarded} == {*guarded_options(type(ours))}
     same(theirs, ours, given)
     changes = {"pad_token_id": 9, "pad_to_multiple_of": 16, "separator_id": -7, "label_pad_token_id": -9, "seed": 5}
-    for option in [option for option in changes if option in vars(theirs)]:
+    for option in [option for option in changes if option in vars(theirs) and option in vars(ours)]:
         for one in (theirs, ours):
             setattr(one, option, changes[option])
         same(theirs, ours, given)

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.installed import imitated
 from support.compare import assert_identical, assert_same_batch, assert_same_outcome, check_error, outcome
 from support.strategies import row_columns
 
@@ -22,7 +21,6 @@ pytest.importorskip("trl", reason="TRL, whose collators are replaced, is not ins
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import quadrat.trl as ours
-    from quadrat.trl import padding
 
 MULTIPLES = st.sampled_from([None] * 3 + [1, 4, 8, 0, True, 2.0, -1])
 PAD_IDS = st.sampled_from([0, 0, 7, -3, 2**40, 2**70, None, 1.5, True])
@@ -360,60 +358,3 @@ def test_labels_that_are_a_list_are_left_to_trl(monkeypatch):
     monkeypatch.setattr(ours.kto.Original, "torch_call", changed)
     with pytest.raises(ImportError, match="are a list"):
         importlib.reload(ours.kto)
-
-
-@pytest.fixture
-def compares(monkeypatch):
-    monkeypatch.setenv("QUADRAT_UNTESTED", "compare")
-    monkeypatch.setattr(imitated, "FINGERPRINTS", {})
-    imitated.changed.cache_clear()
-    for collator in COLLATORS.values():
-        collator._quadrat_shared.clear()
-    quadrat.stats(reset=True)
-    yield
-    imitated.changed.cache_clear()
-    imitated.DIFFERENCES.clear()
-
-
-@pytest.mark.parametrize("name", [*COLLATORS, "pad"])
-def test_unknown_code_is_left_to_trl(name, monkeypatch):
-    """One that does one thing more, as that of a later release may."""
-    code, changed = imitated.TABLE[f"trl.{name}"].reference[0], lambda self, given: None
-    monkeypatch.setitem(imitated.CODE, code, changed)
-    imitated.changed.cache_clear()
-    imitated._warn_of.cache_clear()
-    quadrat.stats(reset=True)
-    if name == "pad":
-        monkeypatch.setattr(padding, "Original", lambda *given: given)
-        with pytest.warns(UserWarning, match=f"does not know `{code}` of TRL .* left to TRL"):
-            assert ours.pad([torch.tensor([1])]) == ([torch.tensor([1])], 0, "right", None)
-    else:
-        reference, collator = both(name, pad_token_id=0)
-        rows = [{column: [5] * n for column in COLUMNS.get(name, ("input_ids",))} | {"label": True} for n in (3, 4)]
-        with pytest.warns(UserWarning, match=f"does not know `{code}` of TRL .* left to TRL"):
-            assert_same_batch(reference(rows), collator(rows))
-        ((cause, _),) = quadrat.stats().causes.items()
-        assert cause.startswith(f"{type(collator).__name__}: fell back to TRL: {code} of TRL")
-    monkeypatch.undo()
-    imitated.changed.cache_clear()
-
-
-@pytest.mark.parametrize("name", REMEMBERED)
-def test_is_compiled_after_batches_that_are_compared(name, compares):
-    reference, collator = both(name, pad_token_id=0)
-    rows = [{column: [5] * n for column in COLUMNS.get(name, ("input_ids",))} | {"label": True} for n in (3, 4, 5)]
-    for _ in range(40):
-        assert_same_batch(reference(rows), collator(rows))
-    assert imitated.DIFFERENCES == {}
-    assert quadrat.stats()[2:] == (0, {}, 12)
-
-
-def test_pad_is_compiled_after_calls_that_are_compared(compares, monkeypatch):
-    vars(padding._function).pop("_quadrat_compared", None)
-    rows = [torch.tensor([1, 2]), torch.tensor([3])]
-    expected = ours.pad(rows)
-    for _ in range(33):
-        assert_same_batch(expected, ours.pad(rows))
-    assert quadrat.stats().compared == 11
-    monkeypatch.setattr(padding, "Original", None)
-    assert_same_batch(expected, ours.pad(rows))

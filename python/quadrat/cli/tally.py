@@ -37,7 +37,7 @@ class Tally(Waits):
 
     def add(self, seconds: float, batch: Any, collator: Any) -> None:
         """Adds a batch that a collator made in this time."""
-        options = getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_quadrat_completions", 1)
+        options = getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_completions", 1)
         sizes, unlabelled, own = sizes_of(batch, *options), is_unlabelled(batch), self.own
         own.computed, own.is_counted, own.counts = sizes.computed, True, self.counts()
         with self.lock:

@@ -22,7 +22,7 @@ from quadrat.support.kinds import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 _FUNCTIONS = "default_data_collator", "torch_default_data_collator", "numpy_default_data_collator"
-Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS))
+Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked")
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str, Any]:

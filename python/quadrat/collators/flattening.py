@@ -45,7 +45,7 @@ _OWN_OPTIONS = (
 )
 
 
-Row("DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS))
+Row("DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined")
 
 
 @dataclass(eq=False)
@@ -240,8 +240,7 @@ def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], fe
         column = [{"label": feature[name]} for feature in each_of(features)]
         labels = default_data_collator(column, framework).get("labels")
     except Exception as error:
-        reads = {"_quadrat_reads": lambda _: {name: Role.LABEL}, "_quadrat_instead": "give the row that column"}
-        raise_clearer(error, plain(features), SimpleNamespace(**reads))
+        raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
     if labels is None or labels.ndim != 1:
         said = f"column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
         raise ValueError(f"scalar_labels: {said}")

@@ -18,6 +18,7 @@ from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.ops.flatten import Names
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
 from quadrat.planning.flat import LACKS
 from quadrat.planning.packed import Ways
@@ -25,7 +26,7 @@ from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
 _NAME = "DataCollatorForLanguageModeling"
-Row(_NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",))
+Row(_NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",), labels=Role.OTHER)  # it makes labels itself
 
 
 @dataclass

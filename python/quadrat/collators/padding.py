@@ -21,6 +21,7 @@ from quadrat.installed.imitated import PADDING, Row, code_of
 from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
+from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import LACKS, flatten, padding_free_plan
@@ -39,13 +40,14 @@ def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own
     return packed_spec(spec, collator, features).make(collator, features)
 
 
-for _name, *_more in (
-    ("DataCollatorWithPadding",),
-    ("DataCollatorForSeq2Seq",),
-    ("DataCollatorForTokenClassification", "DataCollatorMixin"),
-    ("DataCollatorForMultipleChoice", "DataCollatorMixin"),
-):
-    Row(_name, code_of(_name, *_more) + PADDING)
+def _row(name: str, *more: str, **fields: Any) -> Row:
+    return Row(name, code_of(name, *more) + PADDING, **fields)
+
+
+_row("DataCollatorWithPadding")
+_row("DataCollatorForSeq2Seq", labels=Role.TARGETS)
+_row("DataCollatorForTokenClassification", "DataCollatorMixin", labels=Role.TOKEN_LABELS)
+_row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
 
 
 @dataclass

@@ -31,7 +31,7 @@ Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labe
 
 
 _NAME = "DataCollatorForPermutationLanguageModeling"
-Row(_NAME, code_of(_NAME) + BARE_ROWS, unguarded=("plm_probability", "max_span_length"))
+Row(_NAME, code_of(_NAME) + BARE_ROWS, form="masked", unguarded=("plm_probability", "max_span_length"))
 
 
 @dataclass

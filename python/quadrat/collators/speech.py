@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from transformers import BatchFeature
@@ -30,7 +30,6 @@ class _Speech:
 
     processor: Any
     dtypes: Mapping[str, Any] | None = None
-    _quadrat_instead: ClassVar[str] = "give the row that column"
 
     def __call__(self, features: Any) -> BatchFeature:
         """Collate `features` into a `BatchFeature` of torch tensors."""
@@ -70,7 +69,7 @@ class _Speech:
     def _has_frames(self) -> bool:
         return getattr(getattr(self.processor, "feature_extractor", None), "feature_size", 1) > 1
 
-    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+    def _roles(self, features: Any) -> dict[str, Role]:
         masks = {MASK: Role.OTHER} if getattr(self, "forward_attention_mask", False) else {}
         return {self._column: Role.FRAMES if self._has_frames else Role.SAMPLES, **masks, "labels": Role.TOKENS}
 

@@ -37,7 +37,7 @@ _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc
 _NAME = "DataCollatorForWholeWordMask"
 # That of 5.x shares its name with another one, or is quadrat's.
 _CODE = code_of(*(one for one in (_NAME,) if one in originals.ORIGINALS), "DataCollatorForLanguageModeling")
-Row(_NAME, _CODE + BARE_ROWS, attributes=("generator", "deferred"))
+Row(_NAME, _CODE + BARE_ROWS, form="masked", attributes=("generator", "deferred"))
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):

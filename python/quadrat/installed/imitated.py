@@ -35,12 +35,14 @@ class Row:
     """What quadrat knows of one thing that it imitates: a row of `TABLE`, defined beside the code that imitates it."""
 
     name: str
-    reference: tuple[
-        str, ...
-    ] = ()  # functions and classes whose code it stands for, see `code_of`; () of quadrat's own
+    # Functions and classes whose code it stands for, see `code_of`; () of what is quadrat's own.
+    reference: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()  # options besides the fields of the class; those of sets are compared by content
     unguarded: tuple[str, ...] = ()  # fields that make no difference to a plan
     compares: bool = True  # whether unknown code may be compared; not what is made once in an epoch or an evaluation
+    # How a batch comes from features, as errors explain it: "padded", "stacked", "joined", "masked" or "choices".
+    form: str = "padded"
+    labels: Any = None  # the `Role` of a column of labels; None: a label per row
 
     def __post_init__(self) -> None:
         TABLE[self.name] = self
@@ -55,6 +57,12 @@ class Row:
         return type(shown, (), {"_imitates": self.name})()
 
 
+def row_of(subject: Any) -> Row:
+    """The row of a collator, or of what stands for a function; of batches without padding, that of quadrat's own."""
+    return TABLE[PADDING_FREE if getattr(subject, "padding_free", False) else subject._imitates]
+
+
+PADDING_FREE = "padding_free"
 TABLE: dict[str, Row] = {}  # of all modules that are loaded; see quadrat.integration.table
 CODE: dict[str, Any] = {}  # by name; None where this version has none. Guards detect patches that come later.
 BROKEN: dict[str, str] = {}  # names of code that does not import -> the error

@@ -59,6 +59,8 @@ class OwnColumns(NamedTuple):
     @classmethod
     def of(cls, collator: Any) -> OwnColumns:
         """Those of a collator whose options were checked."""
+        if not (collator.pad_values or collator.pad_axes or collator.dtypes or collator.join_columns):
+            return _NONE
         pads, axes, dtypes = (getattr(collator, name) or {} for name in _OPTIONS)
         return cls(
             tuple((name, type(value)) for name, value in pads.items()),
@@ -104,6 +106,9 @@ class OwnColumns(NamedTuple):
             for name, axes in self.axes
             if name in given or type(axes) is str
         }
+
+
+_NONE = OwnColumns()
 
 
 def _plain(value: Any) -> Any:

@@ -121,6 +121,8 @@ def items_facts(values: Any) -> tuple[Fact, ...] | None:
 def columns_facts(collator: Any) -> tuple[Fact, ...] | None:
     """The facts that the collator's options about columns have these items; None where they are not plain."""
     joined = collator.join_columns
+    if joined == () and collator.pad_values is collator.pad_axes is collator.dtypes is None:
+        return ()
     items = () if type(joined) is not list else ((ITEMS, joined, None, tuple(joined)),)
     known = joined is None or type(joined) in (list, tuple)
     return joined_facts(

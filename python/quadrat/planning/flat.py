@@ -10,6 +10,7 @@ import numpy as np
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, first_mapping, plain
+from quadrat.installed.imitated import PADDING_FREE, Row
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
@@ -215,6 +216,7 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
     )
 
 
+Row(PADDING_FREE, compares=False, form="joined")
 # Of padding-free batches: the reference's flattening has this option, and what has no reference has quadrat's.
 LACKS = {"return_flash_attn_kwargs": 'give kwargs_for="transformers"'}
 

@@ -30,7 +30,7 @@ _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("comp
 class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
-    _quadrat_instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
+    _instead: ClassVar[str] = "let the trainer prepare the dataset, or give the row that column"
 
 
 def require_ints(
@@ -127,14 +127,14 @@ class PreferenceCollator(TrlCollator):
         return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
 
     @property
-    def _quadrat_completions(self) -> int:
+    def _completions(self) -> int:
         return len(self._rows[0].completions)
 
     @property
-    def _quadrat_joins(self) -> bool:
+    def _joins_lists(self) -> bool:
         return any(rows.prompt is not None for rows in self._rows)
 
-    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+    def _roles(self, features: Any) -> dict[str, Role]:
         sets, numbers = self._asked(features[0])
         rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
         return {**rows, **{one.name: Role.NUMBER for one in numbers}}

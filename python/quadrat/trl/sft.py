@@ -95,7 +95,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         )
         return spec.make(self, features)  # type: ignore[no-any-return]
 
-    def _quadrat_reads(self, features: Any) -> dict[str, Role]:
+    def _roles(self, features: Any) -> dict[str, Role]:
         reads = {MAIN: Role.TOKENS}
         if all("labels" in one for one in features):  # rows without labels take their ids
             reads["labels"] = Role.MARKS

@@ -10,8 +10,7 @@ from types import NoneType
 from typing import Any
 
 from quadrat.input.rows import MAIN
-from quadrat.installed import originals
-from quadrat.installed.whole_word_mask_4 import Reference as WholeWords
+from quadrat.installed.imitated import row_of
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
@@ -21,8 +20,7 @@ _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
 _WORDS = ("offset_mapping", "word_ids")
 _LABELS = ("label", "labels", "label_ids")
 _PADDED = (Role.TOKENS, Role.MARKS)
-_MASKS, _JOINS = originals.DataCollatorForLanguageModeling, originals.DataCollatorWithFlattening
-_PERMUTES = originals.DataCollatorForPermutationLanguageModeling
+_FOLLOW_TOKENS = (Role.TOKEN_LABELS, Role.TARGETS)  # labels that are padded
 
 _ONE_PER_TOKEN = {
     Role.MARKS: "one number per token, or remove the column",
@@ -34,41 +32,38 @@ Shape = tuple[int | None, ...]
 
 def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     """Those of a list of features, by the kind of collator."""
-    permutes, words = isinstance(collator, _PERMUTES), isinstance(collator, WholeWords)
-    if (permutes or isinstance(collator, _MASKS)) and not isinstance(features[0], Mapping):
+    if not isinstance(features[0], Mapping) and getattr(collator, "_takes_bare_rows", False):
         yield from not_rows(features)
         yield from _masked(collator, Column("", features, Role.TOKENS))
         return
     yield from not_mappings(features)
     if joined := getattr(collator, "join_columns", None):  # rows may lack these
         features = [{name: value for name, value in one.items() if name not in joined} for one in features]
-    if hasattr(collator, "_quadrat_reads"):
-        yield from _read(collator, features)
-    elif permutes or words:
-        yield from _no_tokens(MAIN, features, "whose tokens are masked")
-        yield from missing(features, [MAIN])
-        yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
-    elif getattr(collator, "padding_free", isinstance(collator, _JOINS)):
-        yield from _flattened(collator, features)
-    elif isinstance(collator, originals.DataCollatorForMultipleChoice):
-        yield from _no_tokens(MAIN, features, "whose rows are the choices")
-        yield from missing(features, features[0])
-        yield from _choices(collator, features)
+    if hasattr(collator, "_roles"):
+        yield from of_roles(features, collator._roles(features), collator)
     else:
-        if hasattr(collator, "tokenizer"):
-            yield from _no_tokens(collator.tokenizer.model_input_names[0], features, "which the tokenizer pads")
-        yield from missing(features, features[0])
-        rows = {name: [feature[name] for feature in features] for name in features[0]}
-        yield from _padded(collator, rows) if hasattr(collator, "tokenizer") else _stacked(collator, rows)
+        yield from _FORMS[row_of(collator).form](collator, features)
 
 
-def _read(collator: Any, features: Sequence[Any]) -> Iterator[str]:
-    roles: dict[str, Role] = collator._quadrat_reads(features)
-    yield from missing(features, roles, collator._quadrat_instead)
+def _of_masked(collator: Any, features: Sequence[Any]) -> Iterator[str]:
+    yield from _no_tokens(MAIN, features, "whose tokens are masked")
+    yield from missing(features, [MAIN])
+    yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
+
+
+def _of_padded(collator: Any, features: Sequence[Any]) -> Iterator[str]:
+    yield from _no_tokens(collator.tokenizer.model_input_names[0], features, "which the tokenizer pads")
+    yield from missing(features, features[0])
+    yield from _padded(collator, {name: [feature[name] for feature in features] for name in features[0]})
+
+
+def of_roles(features: Sequence[Any], roles: Mapping[str, Role], collator: Any = None) -> Iterator[str]:
+    """Problems of columns that play these roles."""
+    yield from missing(features, roles, getattr(collator, "_instead", "give the row that column"))
     columns = [Column(name, [feature[name] for feature in features], role) for name, role in roles.items()]
     for column in columns:
         yield from broken(column)
-        if column.role is Role.TOKENS and getattr(collator, "_quadrat_joins", False):
+        if column.role is Role.TOKENS and getattr(collator, "_joins_lists", False):
             yield from _not_lists(column, object)
     for column in columns:
         if column.role in (Role.NUMBER, Role.OTHER, Role.FRAMES, Role.LABEL):
@@ -128,11 +123,10 @@ def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
         return Role.MARKS
     if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
-    if name == ("label" if "label" in names else "labels") and isinstance(collator, originals.PADS_LABELS):
-        return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
-    if name in _LABELS and not isinstance(collator, _MASKS):  # language modelling has no use for them
-        return Role.LABEL
-    return Role.OTHER
+    labels = row_of(collator).labels
+    if labels in _FOLLOW_TOKENS:
+        labels = labels if name == ("label" if "label" in names else "labels") else Role.LABEL
+    return (labels or Role.LABEL) if name in _LABELS else Role.OTHER
 
 
 def _mixed(column: Column, like: Column) -> Iterator[str]:
@@ -181,8 +175,10 @@ def _targets(collator: Any, column: Column) -> Iterator[str]:
     yield from options.beyond_max_length(collator, column, "labels")
 
 
-def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
+def _stacked(collator: Any, features: Sequence[Any]) -> Iterator[str]:
     """`default_data_collator`: what is None or a string in the first row is left out, unless it is the label."""
+    yield from missing(features, features[0])
+    rows = {name: [feature[name] for feature in features] for name in features[0]}
     label = next((name for name in ("label", "label_ids") if name in rows and rows[name][0] is not None), None)
     columns = [
         Column(name, values, _stacked_role(name, values))
@@ -216,6 +212,8 @@ def _stacked_role(name: str, values: Sequence[Any]) -> Role:
 
 
 def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
+    yield from _no_tokens(MAIN, examples, "whose rows are the choices")
+    yield from missing(examples, examples[0])
     columns = list(examples[0])
     label = "label" if "label" in columns else "labels"
     if label not in columns:
@@ -247,7 +245,7 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
 
 def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
     yield from _no_tokens(MAIN, features, "which is flattened")
-    shifted = isinstance(collator, _JOINS)
+    shifted = not hasattr(collator, "tokenizer")
     labels = ("label", "labels")[shifted:] if not getattr(collator, "scalar_labels", False) else ()
     marks = (*(() if shifted else _MARKS[1:]), *(getattr(collator, "pad_values", None) or ()))
     names = [MAIN, *(name for name in features[0] if name in (*labels, *marks))]
@@ -269,7 +267,7 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
     yield from _mixed(column, column)
     yield from doubtful(column)
-    if isinstance(collator, _PERMUTES):
+    if hasattr(collator, "plm_probability"):
         yield from options.lacks_token(collator.tokenizer, "mask_token")
         yield from options.lacks_token(collator.tokenizer, "pad_token")
         yield from _odd(column)
@@ -332,7 +330,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
         return "give all rows one shape, or remove it"
     if name in _LABELS and padding is not None:
         use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
-        if isinstance(collator, _MASKS):
+        if row_of(collator).labels is Role.OTHER:
             return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
         return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
     extra = f"pad_values={{'{name}': 0}}"
@@ -342,7 +340,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
 def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str | None:
     if column.name == "attention_mask":
         return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
-    if column.name == "labels" and "label" in rows and isinstance(collator, originals.PADS_LABELS):
+    if column.name == "labels" and "label" in rows and row_of(collator).labels in _FOLLOW_TOKENS:
         return "'label' has the labels: remove one of the two columns"
     return None
 
@@ -381,3 +379,12 @@ def _not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[st
             if column.role in _ONE_PER_TOKEN and length is not None and found != length:
                 has = "no length" if found is None else f"length {found}"
                 yield f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"
+
+
+_FORMS = {
+    "padded": _of_padded,
+    "stacked": _stacked,
+    "joined": _flattened,
+    "masked": _of_masked,
+    "choices": _choices,
+}
