@@ -18,6 +18,7 @@ from transformers import BatchEncoding, Wav2Vec2FeatureExtractor, trainer_pt_uti
 import quadrat
 from quadrat.cli.inspection import _what_falls_back
 from quadrat.installed import imitated, originals
+from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
 from quadrat.installed.imitated import PADDING_FREE
 from quadrat.integration.table import rows
 from quadrat.planning import conversion
@@ -91,11 +92,9 @@ if "LengthGroupedSampler" in TABLE:
         lambda given: ordered(quadrat.batching.LengthGroupedSampler, given),
         datasets.Dataset.from_dict({"input_ids": [[7] * n for n in (5, 3, 8, 1)]}),
     )
-SUBJECTS = [conversion._function, clips._function]
 if "trl.pad" in TABLE:
     from quadrat.trl import padding
 
-    SUBJECTS.append(padding._function)
     FUNCTIONS["trl.pad"] = (padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)])
 # Methods of trainers are called by trainers alone: test_online_trl.py runs those.
 CALLED = [name for name in TABLE if "Trainer" not in name]
@@ -103,6 +102,8 @@ COLLATORS = [name for name in CALLED if name not in FUNCTIONS]
 COMPARED = [name for name in CALLED if TABLE[name].compares]
 BOTH = {"DefaultDataCollator": "default_data_collator"}  # names of classes -> of their rows
 NUMPY = [BOTH.get(name, name) for name, framework in samples.BATCHES if framework == "np"]
+if not numpy_token_labels_are_like_torch():  # such batches fall back
+    NUMPY.remove("DataCollatorForTokenClassification")
 
 
 def pair(name: str, **options: Any) -> tuple[Any, Any, Any]:
@@ -136,8 +137,10 @@ def unknown(monkeypatch):
             cached.cache_clear()
         _known.clear()
         vars(type(pair(name)[1])).get("_quadrat_shared", {}).clear()
-        for subject in SUBJECTS:
+        for subject in (conversion._function, clips._function):
             vars(subject).pop("_quadrat_compared", None)
+        if name == "trl.pad":
+            padding._remembered.cache_clear()
         quadrat.stats(reset=True)
         return code
 
@@ -202,7 +205,7 @@ def test_compared(name, options, unknown):
     assert imitated.DIFFERENCES == {}
     twins = name in COLLATORS and type(theirs) is type(ours)  # where transformers has none
     assert quadrat.stats().fell_back == 0
-    remembers = name in COLLATORS or name == "tokenizer_pad"
+    remembers = name in COLLATORS or name in ("tokenizer_pad", "trl.pad")
     assert quadrat.stats().compared == (12 * (1 + twins) if remembers else 11)
 
 

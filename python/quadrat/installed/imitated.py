@@ -52,10 +52,6 @@ class Row:
         """The library whose code it stands for."""
         return library_of(self.name)
 
-    def function(self, shown: str) -> Any:
-        """What batches of a function are compared, counted and logged for, as for a collator. shown: its name."""
-        return type(shown, (), {"_imitates": self.name})()
-
 
 def row_of(subject: Any) -> Row:
     """The row of a collator, or of what stands for a function; of batches without padding, that of quadrat's own."""

@@ -24,7 +24,6 @@ from quadrat.support.counts import count_compared, uncounted
 from quadrat.support.differences import PLAIN, first_difference
 from quadrat.support.extras import version
 from quadrat.support.locks import new_lock
-from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
 _FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
@@ -81,30 +80,12 @@ def of_reference() -> bool:
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 
-class Looked(NamedTuple):
-    """What is given, looked at: its columns."""
-
-    names: tuple[str, ...]
-    columns: _core.Columns
-    framework: Any
-    kind: Any = None  # what else tells kinds of batches apart
-
-
-def is_due(subject: Any, given: Any, framework: Any) -> bool:
-    """True if a batch that no recipe is for is to be compared; counts it, as recipes do: see plan/comparisons.hpp.
-
-    given: features, or a tuple that has the fields of `Looked`.
-    """
-    if not (isinstance(given, tuple) and hasattr(given, "columns")):
-        found = _core.collect(given, None, interop())
-        if found is None or not found[0]:
-            return True
-        given = Looked(*found, framework)
+def is_due(subject: Any, names: tuple[str, ...], columns: _core.Columns, kind: Any) -> bool:
+    """True if a batch that no recipe is for is to be compared; counts it, as recipes do: see plan/comparisons.hpp."""
     known: dict[Any, _core.Comparisons] = vars(subject).setdefault("_quadrat_compared", {})
     if len(known) > _MOST_KINDS:
         known.clear()
-    kind = given.names, given.columns.signature(0, 1), framework, given.kind
-    return known.setdefault(kind, _core.Comparisons()).is_due(given.columns, given.names)
+    return known.setdefault((names, columns.signature(0, 1), kind), _core.Comparisons()).is_due(columns, names)
 
 
 def _copied(value: Any) -> Any:

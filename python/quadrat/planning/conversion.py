@@ -14,18 +14,18 @@ from quadrat import _core
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import imitated, originals
 from quadrat.installed.imitated import PADDING, Row
-from quadrat.planning.compared import Looked, of_reference
+from quadrat.planning.compared import of_reference
 from quadrat.planning.facts import PAD_ONE
 from quadrat.planning.fallback import FallBack
-from quadrat.planning.making import call
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, planned
+from quadrat.planning.making import Function
+from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
 from quadrat.support.kinds import Framework, default_float_kind
 from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
 _SEQUENCES = (list, tuple)
-_function = Row("convert_to_tensors", PADDING[-1:]).function("convert_to_tensors")
+Row("convert_to_tensors", PADDING[-1:])
 Row("tokenizer_pad", PADDING[1:])  # which `by_lists` asks for before quadrat.tokenizers is loaded
 Encoding = TypeVar("Encoding")
 
@@ -55,43 +55,46 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     """
     if tensor_type is None:
         return encoding
-    framework = framework_of(tensor_type)
-
-    def reference(given: Any) -> Any:
-        return originals.CONVERT_TO_TENSORS(given, tensor_type, prepend_batch_axis)
-
-    look = functools.partial(_look, framework, prepend_batch_axis)
-    write = functools.partial(_converted, tensor_type, prepend_batch_axis)
-    return call(_function, encoding, look, write, reference)  # type: ignore[no-any-return]
+    return _function.call(encoding, (tensor_type, prepend_batch_axis))  # type: ignore[no-any-return]
 
 
-def _look(framework: Framework | None, prepend_batch_axis: bool, encoding: Any) -> Looked:
-    """The values that are rows of numbers, perhaps. Raises FallBack where there are none."""
-    data: Any = encoding.data if type(encoding) is BatchEncoding else None
-    # A `BatchEncoding` gives its values only by keys that are strings.
-    if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
-        raise FallBack("a BatchEncoding of another class or framework")
-    values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
-    names, columns = tuple(name for name, rows in values.items() if _is_rows(rows)), _core.Columns()
-    for name in names:
-        columns.add_values(values[name], interop(shares=False))
-    if not names:
-        raise FallBack("no value is a list of numbers or of rows")
-    return Looked(names, columns, framework, default_float_kind(framework))
+class _Conversion(Function):
+    _imitates = "convert_to_tensors"
+
+    def look(self, encoding: Any, options: Any) -> tuple[Any, ...]:
+        tensor_type, prepend_batch_axis = options
+        framework = framework_of(tensor_type)
+        data: Any = encoding.data if type(encoding) is BatchEncoding else None
+        # A `BatchEncoding` gives its values only by keys that are strings.
+        if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
+            raise FallBack("a BatchEncoding of another class or framework")
+        values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
+        sources = {name: rows for name, rows in values.items() if _is_rows(rows)}
+        if not sources:
+            raise FallBack("no value is a list of numbers or of rows")
+        columns, plain = _core.Columns(), interop(shares=False)
+        for rows in sources.values():
+            columns.add_values(rows, plain)
+        return tuple(sources), columns, framework, default_float_kind(framework), plain
+
+    def write(self, encoding: Any, looked: Any, options: Any) -> Any:
+        """The encoding with tensors of values that can be proven identical, and the reference's of all others."""
+        names, columns, framework, float_kind, plain = looked
+        check_device(framework)
+        steps = list(_steps(names, columns.signature(0, 1), float_kind))
+        made: Any = {}
+        while steps:
+            made = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
+            if type(made) is not tuple:
+                break
+            del steps[made[0]]  # what its rows hold is known to the reference alone
+        return _filled(made if steps else {}, options[0], options[1], encoding)
+
+    def reference(self, encoding: Any, options: Any) -> Any:
+        return originals.CONVERT_TO_TENSORS(encoding, *options)
 
 
-def _converted(tensor_type: Any, prepend_batch_axis: bool, encoding: Any, looked: Looked) -> Any:
-    """The encoding with tensors of the values that can be proven identical, and the reference's of all others."""
-    names, columns, framework, float_kind = looked
-    check_device(framework)
-    key = PlanKey(names, columns.signature(0, 1), framework, float_kind, None)
-    steps, made = [*_plan(key).steps], dict[str, Any]()
-    while steps:
-        made = columns.run(tuple(steps), {}, interop(shares=False), framework == "pt", col.BatchLayout())
-        if type(made) is not tuple:
-            break
-        del steps[made[0]]  # what its rows hold is known to the reference alone
-    return _filled(made if steps else {}, tensor_type, prepend_batch_axis, encoding)
+_function = type("convert_to_tensors", (_Conversion,), {})()  # logs show its name
 
 
 def _filled(made: dict[str, Any], tensor_type: Any, prepend_batch_axis: bool, encoding: Any) -> Any:
@@ -118,19 +121,19 @@ def _is_rows(value: Any) -> bool:
     return type(value) in _SEQUENCES and bool(value) and not (type(value) is tuple and isinstance(value[0], np.ndarray))
 
 
-@planned
-def _plan(key: PlanKey) -> Plan:
+@functools.lru_cache(maxsize=1024)
+def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[col.Step, ...]:
     """The steps of all columns but those where the reference decides."""
     steps: list[col.Step] = []
-    for index, (name, shape) in enumerate(zip(key.names, col.column_shapes(key.signature), strict=True)):
-        kind = col.inferred_kind(shape.kinds, key.float_kind)
+    for index, (name, shape) in enumerate(zip(names, col.column_shapes(signature), strict=True)):
+        kind = col.inferred_kind(shape.kinds, float_kind)
         if shape.forms & ~(col.DEEP | col.DERIVED) == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
             steps.append((name, index, col.STACK, shape.kinds.bit_length() - 1))
         elif kind is not None and shape.forms == col.NUMBER:
             steps.append((name, index, col.NUMBERS, kind))
         elif kind is not None and shape.equal and not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
             steps.append((name, index, col.STACK, kind))
-    return Plan(tuple(steps))
+    return tuple(steps)
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:

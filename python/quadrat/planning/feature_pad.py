@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from quadrat.installed.imitated import Row, code_of
 from quadrat.planning import fallback
 from quadrat.planning.conversion import framework_of
 from quadrat.planning.fallback import FallBack, Why, or_fall_back, rounded_up, said
-from quadrat.planning.making import call
+from quadrat.planning.making import Function
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, Framework, torch_has
@@ -33,14 +32,14 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _FLOAT64 = np.dtype(np.float64)
 _NONE = type(None)
-_function = Row(
+Row(
     "feature_pad",
     code_of(
         *(f"SequenceFeatureExtractor.{name}" for name in ("pad", *_PARTS)),
         *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
         home="feature_extraction_sequence_utils",
     ),
-).function("FeaturePad")
+)
 
 
 class FeaturePadOptions(NamedTuple):
@@ -62,17 +61,7 @@ def feature_pad(
     kinds: of an attention mask that is made (the reference's is int32), and of the column to pad by (None: its own).
     name: the only column of rows to take.
     """
-
-    def reference(given: Any) -> Any:
-        rows = plain(given) if name is None else only(given, name)
-        return originals.FEATURE_PAD(extractor, rows, **options._asdict())
-
-    def hint(why: Why) -> str | None:
-        return said(*why) if "bfloat16" in why[0] else None  # NumPy has no dtype for such rows
-
-    look = functools.partial(_look, extractor, options, name)
-    write = functools.partial(_padded, extractor, options, kinds, counts=name is None)
-    return call(_function, inputs, look, write, reference, hint=hint)
+    return _function.call(inputs, (extractor, options, name, kinds))
 
 
 def only(rows: Any, name: str) -> list[dict[str, Any]]:
@@ -80,52 +69,59 @@ def only(rows: Any, name: str) -> list[dict[str, Any]]:
     return [{name: row[name]} for row in each_of(rows)]
 
 
-def _look(extractor: Any, options: FeaturePadOptions, name: str | None, inputs: Any) -> _Batch:
-    main, strategy = _main_of(extractor), _strategy(extractor, options)
-    of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
-    batch = _of_columns(inputs, main) if of_columns else _of_rows(inputs, main, name)
-    framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
-    if framework is None:
-        raise FallBack(f"return_tensors={options.return_tensors!r}", fallback.OTHER_TENSORS)
-    kind = type(extractor), options[:1] + options[2:]
-    return batch._replace(framework=framework, kind=kind, main=main, strategy=strategy)
+class _FeaturePad(Function):
+    _imitates = "feature_pad"
+
+    def look(self, inputs: Any, options: Any) -> tuple[Any, ...]:
+        extractor, asked, name, _ = options
+        main, strategy = _main_of(extractor), _strategy(extractor, asked)
+        of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
+        names, columns, framework, *more = _of_columns(inputs, main) if of_columns else _of_rows(inputs, main, name)
+        framework = framework if asked.return_tensors is None else framework_of(asked.return_tensors)
+        if framework is None:
+            raise FallBack(f"return_tensors={asked.return_tensors!r}", fallback.OTHER_TENSORS)
+        return names, columns, framework, (type(extractor), asked), *more, main, *strategy
+
+    def write(self, inputs: Any, looked: Any, options: Any) -> BatchFeature:
+        extractor, asked, name, own_kinds = options
+        names, columns, framework, _, values, converted, main, strategy, limit = looked
+        index = names.index(main)
+        if asked.truncation and columns.longest(index) > limit:
+            columns = _cut(names, columns, values, main, limit)
+        pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, columns.longest(index)
+        width = limit if strategy == PaddingStrategy.MAX_LENGTH else longest
+        width = rounded_up(width, asked.pad_to_multiple_of) if pads else width
+        if width < longest:
+            raise FallBack("max_length is below the longest row", "set truncation=True, or raise max_length")
+        masks = extractor.return_attention_mask if asked.return_attention_mask is None else asked.return_attention_mask
+        if any(columns.describe(at)[3] == 0 for at in range(len(names))) or len(columns.trailing(index)) > 1:
+            raise FallBack("rows of more than two dimensions, or empty ones", "leave empty rows out")
+        floats = [at for at in range(len(names)) if columns.stored_kinds(at) & col.PYTHON_FLOATS]
+        for rows in (values(names[at]) for at in floats if values is not None):
+            # The reference rounds numbers of the dtype that is this object; unpickled arrays have one of their own.
+            if any(isinstance(row, np.ndarray) and row.dtype == _FLOAT64 and row.dtype is not _FLOAT64 for row in rows):
+                raise FallBack("float64 that the reference does not round", "give numpy.float32")
+        key = _Asked(main, pads, bool(masks), *own_kinds, extractor.feature_size > 1)
+        layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
+        spec = Spec(framework, _plan, key, names, main=main, layout=layout, values=_values)
+        made = spec.make(extractor, inputs, columns, counts=name is None)
+        for at in floats:
+            _require_rounded(made[names[at]])
+        if converted is not None:
+            inputs.update(converted)
+        return BatchFeature(made)
+
+    def reference(self, inputs: Any, options: Any) -> Any:
+        extractor, asked, name, _ = options
+        rows = plain(inputs) if name is None else only(inputs, name)
+        return originals.FEATURE_PAD(extractor, rows, **asked._asdict())
+
+    def hint(self, why: Why, inputs: Any) -> str | None:
+        """NumPy has no dtype for rows of bfloat16, and the reference does not say so."""
+        return said(*why) if "bfloat16" in why[0] else None
 
 
-def _padded(
-    extractor: Any,
-    options: FeaturePadOptions,
-    kinds: tuple[int, int | None],
-    inputs: Any,
-    batch: _Batch,
-    *,
-    counts: bool,
-) -> BatchFeature:
-    main, index, (strategy, limit) = batch.main, batch.names.index(batch.main), batch.strategy
-    if options.truncation and batch.columns.longest(index) > limit:
-        batch = _cut(batch, main, limit)
-    pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)
-    width = limit if strategy == PaddingStrategy.MAX_LENGTH else longest
-    width = rounded_up(width, options.pad_to_multiple_of) if pads else width
-    if width < longest:
-        raise FallBack("max_length is below the longest row", "set truncation=True, or raise max_length")
-    masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
-    empty = any(batch.columns.describe(at)[3] == 0 for at in range(len(batch.names)))
-    if empty or len(batch.columns.trailing(index)) > 1:
-        raise FallBack("rows of more than two dimensions, or empty ones", "leave empty rows out")
-    floats = [at for at in range(len(batch.names)) if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS]
-    for rows in (batch.values(batch.names[at]) for at in floats if batch.values is not None):
-        # The reference rounds numbers of the dtype that is this object; unpickled arrays have one of their own.
-        if any(isinstance(row, np.ndarray) and row.dtype == _FLOAT64 and row.dtype is not _FLOAT64 for row in rows):
-            raise FallBack("float64 that the reference does not round", "give numpy.float32")
-    asked = _Asked(main, pads, bool(masked), *kinds, extractor.feature_size > 1)
-    layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
-    spec = Spec(batch.framework, _plan, asked, batch.names, main=main, layout=layout, values=_values)
-    made = spec.make(extractor, inputs, batch.columns, counts=counts)
-    for at in floats:
-        _require_rounded(made[batch.names[at]])
-    if batch.converted is not None:
-        inputs.update(batch.converted)
-    return BatchFeature(made)
+_function = type("FeaturePad", (_FeaturePad,), {})()  # the name that logs show
 
 
 def _main_of(extractor: Any) -> str:
@@ -155,17 +151,9 @@ def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
     return strategy, rounded_up(limit or 0, options.pad_to_multiple_of)
 
 
-class _Batch(NamedTuple):
-    """A `Looked` with more fields."""
-
-    names: tuple[str, ...]
-    columns: _core.Columns
-    framework: Framework | None  # that the rows of the column to pad by ask for
-    kind: Any = None
-    values: Any = None  # gives the rows of a column by its name; None where they lie in Arrow
-    converted: dict[str, Any] | None = None  # what the reference puts into its input, in place of its columns
-    main: str = ""  # the column to pad by
-    strategy: tuple[Any, int] = (PaddingStrategy.DO_NOT_PAD, 0)  # how to pad, and `max_length`
+# (names, columns, the framework that the rows of the column to pad by ask for; what gives the rows of a column by its
+# name, None where they lie in Arrow; what the reference puts into its input, in place of its columns, or None)
+_Batch = tuple[tuple[str, ...], _core.Columns, Framework | None, Any, dict[str, Any] | None]
 
 
 def _of_columns(inputs: Any, main: str) -> _Batch:
@@ -182,7 +170,7 @@ def _of_columns(inputs: Any, main: str) -> _Batch:
         columns = _columns_of([[np.ascontiguousarray(a) if np.ndim(a) > 1 else a for a in rows] for rows in values])
     known = type(first) in (int, float, bool, list, tuple) or isinstance(first, np.ndarray)
     framework: Framework | None = "pt" if is_tensor(first) else "np" if known else None
-    return _Batch(tuple(data), columns, framework, None, converted.get, converted)
+    return tuple(data), columns, framework, converted.get, converted
 
 
 def _as_arrays(value: Any) -> Any:
@@ -213,20 +201,21 @@ def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
     if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
         raise FallBack("the input is not a list of plain dicts with the same keys", f"give each '{main}'")
     framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] & col.TENSOR else "np"
-    return _Batch(*found, framework, None, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
+    values = None if type(inputs) is Rows else lambda name: [one[name] for one in inputs]
+    return *found, framework, values, None
 
 
-def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
-    names, columns = batch.names, batch.columns
+def _cut(names: tuple[str, ...], columns: _core.Columns, values: Any, main: str, limit: int) -> _core.Columns:
     cut = [names.index(name) for name in (main, MASK) if name in names]
     if columns.first_difference(cut[0], cut[-1]) >= 0:
         raise FallBack("the attention mask differs in length from the rows", "give one number for each sample or frame")
-    if batch.values is not None:
+    if values is not None:
         if any(columns.describe(index)[0] & ~(col.MEMORY_ROWS | col.DEEP) for index in cut):
             raise FallBack("rows that are neither arrays nor tensors are cut", "give arrays: numpy.asarray(row)")
-        values = map(batch.values, names)
-        made = [[one[:limit] for one in rows] if at in cut else list(rows) for at, rows in enumerate(values)]
-        return batch._replace(columns=_columns_of(made))
+        made = [
+            [one[:limit] for one in rows] if at in cut else list(rows) for at, rows in enumerate(map(values, names))
+        ]
+        return _columns_of(made)
     starts = np.zeros(columns.count(cut[0]), np.int64)
     lengths = np.empty_like(starts)
     columns.lengths(cut[0], address_of(lengths))
@@ -234,7 +223,7 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
     with or_fall_back("rows that do not lie in memory are cut", "give arrays: numpy.asarray(row)"):
         for index in cut:
             columns.cut(index, address_of(starts), address_of(lengths))
-    return batch
+    return columns
 
 
 class _Asked(NamedTuple):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+from quadrat import _core
 from quadrat.installed import imitated
-from quadrat.planning.compared import compared, is_due, of_reference
+from quadrat.planning.compared import compared, is_due, of_recipes, of_reference
 from quadrat.planning.fallback import FallBack, Why, log_once, raise_saying, require_known
+from quadrat.planning.remembering import Remembering
+from quadrat.support.memory import interop
 
 
 def make(
@@ -24,10 +27,10 @@ def make(
     """The batch that `ours` makes of what is given; the reference's where both are made, to be compared.
 
     Args:
-        subject: a collator, or what stands for a function; `_imitates` names its row of the table.
+        subject: a collator, or a function with its options; `_imitates` names its row of the table.
         outcome: what recipes said: None, why the batch falls back, or () if it is to be compared.
         is_own: whether the batch is quadrat's own, which the reference cannot make.
-        rows: of functions, which explain errors themselves: the features in what is given, or a `Looked`.
+        rows: of functions, which explain errors themselves: the features in what is given.
 
     Raises FallBack where the code of the row is unknown, and where `ours` does.
     """
@@ -37,38 +40,97 @@ def make(
         require_known(subject._imitates, framework, is_own)
     if not imitated.compares(subject._imitates) or is_own():
         return ours(given)
-    if outcome is None and not is_due(subject, given if rows is None else rows, framework):
-        return ours(given)
+    if outcome is None:
+        found = _core.collect(given if rows is None else rows, None, interop())
+        if found is not None and found[0] and not is_due(subject, *found, framework):
+            return ours(given)
     return compared(subject, given, ours, reference, explains=rows is None)
 
 
-def call(
-    subject: Any,
-    given: Any,
-    look: Callable[[Any], Any],
-    write: Callable[[Any, Any], Any],
-    reference: Callable[[Any], Any],
-    *,
-    hint: Callable[[Why], str | None] = lambda why: None,
-) -> Any:
-    """The result of a function that has no recipes; the reference's where `look` or `write` raise FallBack.
+class Options(Remembering):
+    """A function that is imitated, with its options: it has recipes, as a collator."""
 
-    look: what is given -> a `Looked`, or a tuple that has its fields. write: both of these -> the result.
-    hint: what to add to an error of the reference; it is told why quadrat falls back.
-    """
-    why: Why = "", None
-    if not of_reference():
+    _keeps_tokenizer: ClassVar[bool] = False
+    return_tensors: Any
+
+    @property
+    def run(self) -> Any:
+        """What makes known batches, see `Recipes` in plan/recipe.hpp; None before the first one."""
+        return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
+
+    def plan(self, rows: Any) -> Any:
+        """The batch of rows of another form, or under other facts. Raises FallBack."""
+        raise NotImplementedError
+
+    def make_anew(
+        self,
+        given: Any,
+        rows: Any,
+        outcome: Any,
+        look: Callable[[Any], Any],
+        *,
+        finish: Callable[[Any, Any], Any],
+        reference: Callable[[Any], Any],
+    ) -> Any:
+        """The result where recipes have none, see `make`; the reference's where quadrat falls back.
+
+        look: what is given -> its rows. finish: (batch of rows, what is given) -> the result.
+        """
+
+        def ours(again: Any) -> Any:
+            own = rows if again is given else look(again)
+            return finish(self.plan(own) if outcome is None else of_recipes(self.run, self, own), again)
+
         try:
-            looked = look(given)
-
-            def ours(again: Any) -> Any:
-                return write(again, looked if again is given else look(again))
-
-            return make(subject, given, looked.framework, ours, reference, rows=looked)
+            return make(self, given, self.return_tensors, ours, reference, outcome=outcome, rows=rows)
         except FallBack as reason:
-            why = reason.args
-            log_once(subject, why, counts=False)
-    try:
+            log_once(self, reason.args, counts=False)
         return reference(given)
-    except Exception as error:
-        raise_saying(error, hint(why))
+
+
+class Function:
+    """A function that is imitated, and has no recipes. Subclasses have the name that logs show, and these methods.
+
+    Each is given what the function is, and its options; `write` between them what `look` returned.
+    """
+
+    _imitates = ""  # the name of a row of the table
+
+    def look(self, given: Any, options: Any) -> tuple[Any, ...]:
+        """(names, columns, framework, what else tells kinds of batches apart), and perhaps more. Raises FallBack."""
+        raise NotImplementedError
+
+    def write(self, given: Any, looked: Any, options: Any) -> Any:
+        """The result. Raises FallBack."""
+        raise NotImplementedError
+
+    def reference(self, given: Any, options: Any) -> Any:
+        """The reference's result."""
+        raise NotImplementedError
+
+    def hint(self, why: Why, given: Any) -> str | None:
+        """What to add to an error of the reference. why: quadrat falls back."""
+
+    def call(self, given: Any, options: Any) -> Any:
+        """The result; the reference's where the code is unknown, where `look` or `write` fall back, or to compare."""
+        why: Why = "", None
+        if not of_reference():
+            try:
+                looked = self.look(given, options)
+                require_known(self._imitates, looked[2])
+                if imitated.compares(self._imitates) and is_due(self, looked[0], looked[1], looked[2:4]):
+                    return self._compared(given, options)
+                return self.write(given, looked, options)
+            except FallBack as reason:
+                why = reason.args
+                log_once(self, why, counts=False)
+        try:
+            return self.reference(given, options)
+        except Exception as error:
+            raise_saying(error, self.hint(why, given))
+
+    def _compared(self, given: Any, options: Any) -> Any:
+        def ours(again: Any) -> Any:
+            return self.write(again, self.look(again, options), options)
+
+        return compared(self, given, ours, lambda again: self.reference(again, options), explains=False)

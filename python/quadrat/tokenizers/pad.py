@@ -16,14 +16,13 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
-from quadrat.planning.compared import of_recipes, of_reference
+from quadrat.planning.compared import of_reference
 from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.facts import padding_facts
-from quadrat.planning.fallback import NO_FEATURES, FallBack, log_once, raise_clearer, raise_saying
-from quadrat.planning.making import make
+from quadrat.planning.fallback import NO_FEATURES, raise_clearer, raise_saying
+from quadrat.planning.making import Options
 from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
-from quadrat.planning.remembering import Remembering
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
@@ -106,35 +105,32 @@ def becomes_lists(encoded_inputs: Any) -> bool:
 
 def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
-
-    def reference(given: Any) -> Any:
-        return by_lists(originals.PAD, tokenizer, given, options._asdict() | {"return_tensors": return_tensors})
-
     inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
     if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
-        return reference(encoded_inputs)
-    features, framework, becomes_python = inputs
+        return _as_reference(tokenizer, options, return_tensors, encoded_inputs)
+    rows, framework, becomes_python = inputs
     method = _remembered(tokenizer, options, framework)
     run = method.run
-    outcome = None if run is None else run(method, features)
-    if outcome is not None and type(outcome) is not tuple:
-        return _with_lists(outcome, encoded_inputs, becomes_python)
-
-    def ours(given: Any) -> Any:
-        rows: Any = features if given is encoded_inputs else _inputs_of(tokenizer, given, return_tensors)[0]  # type: ignore[index]
-        batch = method.plan(rows) if outcome is None else of_recipes(run, method, rows)
-        return _with_lists(batch, given, becomes_python)
-
-    try:
-        return make(method, encoded_inputs, framework, ours, reference, outcome=outcome, rows=features)
-    except FallBack as reason:
-        log_once(method, reason.args, counts=False)
-    return reference(encoded_inputs)
+    outcome = None if run is None else run(method, rows)
+    if outcome is None or type(outcome) is tuple:
+        look = functools.partial(_rows_of_inputs, tokenizer, return_tensors)
+        reference = functools.partial(_as_reference, tokenizer, options, return_tensors)
+        finish: Any = _with_lists if becomes_python else lambda batch, _: batch
+        return method.make_anew(encoded_inputs, rows, outcome, look, finish=finish, reference=reference)
+    return _with_lists(outcome, encoded_inputs) if becomes_python else outcome
 
 
-def _with_lists(batch: Any, encoded_inputs: Any, becomes_python: bool) -> Any:
+def _as_reference(tokenizer: Any, options: PadOptions, return_tensors: Any, encoded_inputs: Any) -> Any:
+    return by_lists(originals.PAD, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
+
+
+def _rows_of_inputs(tokenizer: Any, return_tensors: Any, encoded_inputs: Any) -> Any:
+    return _inputs_of(tokenizer, encoded_inputs, return_tensors)[0]  # type: ignore[index]
+
+
+def _with_lists(batch: Any, encoded_inputs: Any) -> Any:
     """The batch; the reference replaces the columns that it was given."""
-    for name, value in encoded_inputs.items() if becomes_python else ():
+    for name, value in encoded_inputs.items():
         encoded_inputs[name] = to_py_obj(value)
     return batch
 
@@ -156,11 +152,10 @@ def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoR
         del error  # see `raise_saying`
 
 
-class TokenizerPad(Remembering):
+class TokenizerPad(Options):
     """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive."""
 
     pad_values = None
-    _keeps_tokenizer: ClassVar[bool] = False
     _imitates: ClassVar[str] = "tokenizer_pad"
 
     def __init__(self, tokenizer: Callable[[], Any], options: PadOptions, framework: Framework) -> None:
@@ -172,15 +167,9 @@ class TokenizerPad(Remembering):
         """The tokenizer."""
         return self._tokenizer()
 
-    @property
-    def run(self) -> Any:
-        """The recipes' function, see `Recipes` in plan/recipe.hpp; None before the first batch."""
-        return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
-
-    def plan(self, features: Any) -> Any:
-        """The batch of another form, or under other facts. Raises FallBack."""
-        spec = padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self))
-        return spec.make(self, features)
+    def plan(self, rows: Any) -> Any:
+        """The batch of rows of another form, or under other facts. Raises FallBack."""
+        return padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self)).make(self, rows)
 
 
 # By the identity of the tokenizer; then by class, options and framework.

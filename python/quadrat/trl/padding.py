@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from trl.trainer.utils import pad as _original
 
-from quadrat import _core
 from quadrat.installed.imitated import Row, code_of_trl
-from quadrat.planning.compared import Looked
+from quadrat.planning.compared import of_reference
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, Why, rounded_up
-from quadrat.planning.making import call
-from quadrat.planning.plan_cache import check_device
-from quadrat.support import kinds, memory
-from quadrat.support.columns import DEEP, PAD, TENSOR, BatchLayout
+from quadrat.planning.fallback import FallBack, Why, raise_saying, rounded_up
+from quadrat.planning.making import Options
+from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
+from quadrat.support import kinds
+from quadrat.support.columns import DEEP, PAD, TENSOR, BatchLayout, column_shapes
 from quadrat.support.tensors import recording
 
 Original: Any = _original
-_function = Row("trl.pad", code_of_trl(_original)).function("pad")
+Row("trl.pad", code_of_trl(_original))
 
 
 def pad(
@@ -54,16 +53,78 @@ def pad(
         tensor([[5, 6, 7],
                 [0, 0, 8]])
     """
-    padding = padding_value, padding_side, pad_to_multiple_of
-    look, write = functools.partial(_look, padding_side), functools.partial(_padded, *padding)
 
     def reference(given: Any) -> Any:
-        return Original(given, *padding)
+        try:
+            return Original(given, padding_value, padding_side, pad_to_multiple_of)
+        except Exception as error:
+            raise_saying(error, _problem(given))
 
-    return call(_function, tensors, look, write, reference, hint=functools.partial(_problem, tensors))  # type: ignore[no-any-return]
+    usual = type(padding_value) in (int, float) and type(pad_to_multiple_of) in (int, type(None))
+    if not usual or padding_side not in ("right", "left") or type(tensors) not in (list, tuple) or not tensors:
+        return reference(tensors)  # type: ignore[no-any-return]
+    if of_reference() or recording():
+        return reference(tensors)  # type: ignore[no-any-return]
+    method = _remembered(padding_value, repr(padding_value), padding_side, pad_to_multiple_of)
+    run = method.run
+    outcome = None if run is None else run(method, tensors)
+    if type(outcome) is dict:
+        return outcome[""]  # type: ignore[no-any-return]
+    more: dict[str, Any] = {"finish": lambda batch, _: batch[""], "reference": reference}
+    return method.make_anew(tensors, tensors, outcome, lambda again: again, **more)  # type: ignore[no-any-return]
 
 
-def _problem(tensors: Any, why: Why) -> str | None:
+class _Pad(Options):
+    _imitates = "trl.pad"
+    return_tensors = "pt"
+
+    def __init__(self, value: int | float, side: str, multiple: int | None) -> None:
+        self.value, self.side, self.multiple = value, side, multiple
+
+    def plan(self, rows: Any) -> Any:
+        """The one output. Raises FallBack."""
+        rounded_up(0, self.multiple)
+        layout = BatchLayout(-1, self.multiple or 1, self.side == "left")
+        spec = Spec(
+            "pt", _plan, None, ("",), main="", bare=True, layout=layout, values=_values, failed=_failed, facts=()
+        )
+        return spec.make(self, rows)
+
+
+_Named: Any = type("pad", (_Pad,), {})  # the name that logs show
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _remembered(value: int | float, shown: str, side: str, multiple: int | None) -> Any:
+    """shown: tells equal values apart, 0.0 and -0.0."""
+    return _Named(value, side, multiple)
+
+
+@planned
+def _plan(key: PlanKey) -> Plan:
+    (shape,) = column_shapes(key.signature)
+    if shape.forms & ~DEEP != TENSOR or shape.kinds.bit_count() != 1:
+        raise FallBack("tensors are not on the CPU, or differ in more than their first dimension")
+    if not shape.starts:
+        raise FallBack("the first tensor is empty")  # it has a dtype of its own
+    return Plan((("", 0, PAD, shape.kinds.bit_length() - 1),))
+
+
+def _values(method: Any, key: PlanKey) -> dict[str, Any]:
+    """The number that torch makes of the padding. Raises FallBack."""
+    kind = column_shapes(key.signature)[0].kinds.bit_length() - 1
+    try:
+        # torch lets one number overflow, and not two
+        return {"": torch.full((2,), method.value, dtype=kinds.torch_dtype(kind), device="cpu")[0].item()}
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
+
+
+def _failed(*_: Any) -> Why:
+    return "tensors changed while they were read", None
+
+
+def _problem(tensors: Any) -> str | None:
     if not isinstance(tensors, (list, tuple)) or not tensors:
         return f"tensors is {kind_of(tensors)}; give a list of tensors, at least one"
     for place, one in enumerate(tensors):
@@ -73,38 +134,3 @@ def _problem(tensors: Any, why: Why) -> str | None:
             shapes = f"tensors[{place}] has shape {tuple(one.shape)}, tensors[0] {tuple(tensors[0].shape)}"
             return f"{shapes}; give all one number of dimensions, at least 1"
     return None
-
-
-def _look(padding_side: Any, tensors: Any) -> Looked:
-    if type(tensors) not in (list, tuple) or not tensors or recording():
-        raise FallBack("tensors are not in a list, or operations on them are recorded")
-    columns = _core.Columns()
-    columns.add_values(tensors, memory.interop())
-    return Looked(("",), columns, "pt", padding_side)
-
-
-def _padded(
-    padding_value: Any, padding_side: Any, pad_to_multiple_of: Any, tensors: Any, looked: Looked
-) -> torch.Tensor:
-    forms, _, kinds, _, longest, _ = looked.columns.describe(0)
-    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1:
-        raise FallBack("tensors are not on the CPU, or differ in more than their first dimension")
-    if padding_side not in ("right", "left") or type(padding_value) not in (int, float):
-        raise FallBack("padding_side or padding_value is unusual", "give 'right' or 'left', and a number")
-    check_device("pt")
-    kind, width = kinds.bit_length() - 1, rounded_up(longest, pad_to_multiple_of)
-    step, fill = ("", 0, PAD, kind), {"": _fill_of(padding_value, repr(padding_value), kind)}
-    made = looked.columns.run((step,), fill, memory.interop(), True, BatchLayout(width, left=padding_side == "left"))
-    if type(made) is tuple or made[""].dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
-        raise FallBack("tensors have several dtypes, or changed while they were read")
-    return made[""]  # type: ignore[no-any-return]
-
-
-@functools.lru_cache(maxsize=64)
-def _fill_of(value: int | float, shown: str, kind: int) -> Any:
-    """The number that torch makes of the padding. shown: tells equal keys apart, 0.0 and -0.0. Raises FallBack."""
-    try:
-        two = torch.full((2,), value, dtype=kinds.torch_dtype(kind), device="cpu")  # torch lets one number overflow
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
-    return two[0].item()
