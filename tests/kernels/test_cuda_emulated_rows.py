@@ -328,18 +328,13 @@ def test_flatten_columns_beyond_32_bits() -> None:
     assert separated.tolist() == [9, 2, 3, 9, 5, 9]
 
 
-def test_no_rows(guarded):
-    """Nothing is read, and nothing written but where the last row ends."""
-    bound, offsets = guarded("int32", (1,)), np.array([7], np.int64)
-    emulated.flatten_columns([(BOUNDS, 0, 0, 1, 4, 0, 0, bound.address)], address(offsets), 0, 0)
-    assert bound.array.tolist() == [0]
-    emulated.flatten_columns([], address(offsets), 0, 0)
-
-
 @pytest.mark.parametrize("item", [1, 2, 4, 8])
-def test_no_tokens(item: int) -> None:
-    """Null addresses for what has no elements."""
-    offsets = np.zeros(4, np.int64)
+def test_no_tokens_and_no_rows(guarded: Any, item: int) -> None:
+    """Null addresses for what has no elements; without rows, too, the last one ends somewhere."""
+    offsets, bound = np.full(4, 7, np.int64), guarded("int32", (1,))
     columns = [(source, 0, 0, 1, item, 0, 0, 0) for source in (COPIED, SEPARATED)]
     columns += [(POSITIONS, 0, 0, 1, 8, 0, 0, 0), (SEQUENCES, 0, 0, 1, 4, 0, 0, 0)]
     emulated.flatten_columns(columns, address(offsets), 3, 0)
+    emulated.flatten_columns([], address(offsets), 0, 0)
+    emulated.flatten_columns([(BOUNDS, 0, 0, 1, 4, 0, 0, bound.address)], address(offsets), 0, 0)
+    assert bound.array.tolist() == [0]

@@ -32,7 +32,7 @@ def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
 
 
 @given(kind=st.sampled_from(KINDS), lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
-def test_attention_mask_refuses_a_width_below_a_row(interops, guarded, *, kind, lengths, left, data):
+def test_refuses_a_width_below_a_row(interops, guarded, *, kind, lengths, left, data):
     width = data.draw(st.integers(0, max(lengths) - 1))
     out = guarded(kind, (len(lengths), width))
     first = next(row for row, length in enumerate(lengths) if length > width)
@@ -42,6 +42,9 @@ def test_attention_mask_refuses_a_width_below_a_row(interops, guarded, *, kind, 
     assert np.array_equal(written.sum(axis=1, dtype=int), lengths[:first])
     assert bool((out.array[first:].view(np.uint8) == 0xA5).all())
     assert out.intact()
+    (columns, _values), padded = ragged(lengths, kind), guarded(kind, (len(lengths), width))
+    assert columns.pad(0, padded.address, KINDS.index(kind), width, left, False) == (1, first, -1)
+    assert padded.untouched()
 
 
 def test_knows_its_columns_and_no_negative_width(interops, guarded):
@@ -144,16 +147,6 @@ def test_without_gaps_the_value_does_not_matter(guarded, *, kind, rows, length, 
     assert columns.pad(0, out.address, KINDS.index(kind), width, left, data.draw(misfits_for(kind))) is None
     assert bool((out.bytes == 0).all())
     assert out.intact()
-
-
-@given(lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
-def test_fill_gaps_refuses_a_width_below_a_row(guarded, lengths, left, data):
-    width = data.draw(st.integers(0, max(lengths) - 1))
-    columns, _values = ragged(lengths, "int32")
-    out = guarded("int32", (len(lengths), width))
-    first = next(row for row, length in enumerate(lengths) if length > width)
-    assert columns.pad(0, out.address, KINDS.index("int32"), width, left, 0) == (1, first, -1)
-    assert out.untouched()
 
 
 @pytest.mark.parametrize("width", [-1, -(2**63), 2**60, 2**63 - 1])
