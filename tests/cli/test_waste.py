@@ -18,6 +18,14 @@ def ways(said):
     return {cost["name"]: cost for cost in json.loads(said)["ways"]}
 
 
+def shown(costs):
+    """What JSON has of ways of batching."""
+    return [
+        {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
+        for name, cost in costs.items()
+    ]
+
+
 def lengths_of(folder, *, max_length):
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     rows = tokenizer(TEXTS, truncation=max_length is not None, max_length=max_length, verbose=False)["input_ids"]
@@ -65,10 +73,7 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
     assert found["lengths"]["truncated"] == (lengths_of(folder, max_length=None) > 40).sum() > 0
     assert found["lengths"]["kept"] == lengths.sum()
     costs = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, multiple_of=8, seed=3)
-    assert found["ways"] == [
-        {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
-        for name, cost in costs.items()
-    ]
+    assert found["ways"] == shown(costs)
     packs = quadrat.batching.plan_packs(lengths, 40)
     fewest = -(-lengths.sum() // 40)
     assert found["packing"] == {"packs": len(packs), "fewest": fewest, "fill": lengths.sum() / (40 * len(packs))}
@@ -168,16 +173,8 @@ def test_rows_that_were_stored_padded(form, tmp_path, capsys):
     assert status == 0
     assert found["lengths"]["tokens"] == sum(lengths)
     assert found["stored"] == {"longest": 50, "padding": pytest.approx(1 - sum(lengths) / (50 * 64))}
-    assert found["ways"] == json.loads(
-        json.dumps(
-            [
-                {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
-                for name, cost in waste.every_way(
-                    np.array(lengths), batch_size=8, max_length=50, max_tokens=found["max_tokens"]
-                ).items()
-            ]
-        )
-    )
+    sizes = {"batch_size": 8, "max_length": 50, "max_tokens": found["max_tokens"]}
+    assert found["ways"] == shown(waste.every_way(np.array(lengths), **sizes))
     assert found["ways"][0]["computed"] == 50 * 64  # as they are now
     assert found["advice"][0].startswith("Rows are stored padded to 50 tokens: ")
     code = "\n".join(line for lines in found["code"].values() for line in lines)

@@ -51,7 +51,8 @@ def test_trainer_gathers_in_ours():
         quadrat.from_transformers(original())
 
 
-@pytest.mark.parametrize("name", ["patch_transformers", "tokenizers.patch_tokenizers", "data.patch_datasets"])
+@pytest.mark.parametrize("name", ["patch", "patch_transformers", "tokenizers.patch_tokenizers", "data.patch_datasets"])
+@pytest.mark.filterwarnings("ignore")  # what TRL's dependencies say when they are imported
 def test_undone_in_any_order(name):
     patch = operator.attrgetter(name)(quadrat)
     with patch():  # which loads what it patches
