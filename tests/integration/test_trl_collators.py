@@ -104,12 +104,14 @@ def test_sft(batches, padding_free, return_position_ids, multiple, pad_id):
 
 
 @pytest.mark.parametrize("empty", [1, 2])
+@pytest.mark.parametrize("documents", [[], [0]])
 @pytest.mark.parametrize("padding_free", [True, False])
-def test_packed_rows_of_which_one_is_empty(padding_free, empty):
-    """torch takes it for floats, and with it all others."""
+def test_packed_rows_of_which_one_is_empty(padding_free, documents, empty):
+    """torch takes it for floats, and with it all others; and positions are counted on from an empty document."""
     rows = [{"input_ids": [5, 6, 7], "seq_lengths": [1, 2]}, {"input_ids": [8, 9], "seq_lengths": [2]}]
-    rows.insert(empty, {"input_ids": [], "seq_lengths": []})
-    assert_identical(*both("sft", pad_token_id=0, padding_free=padding_free), rows, same=assert_equal)
+    rows.insert(empty, {"input_ids": [], "seq_lengths": documents})
+    collators = both("sft", pad_token_id=0, padding_free=padding_free, return_position_ids=True)
+    assert_identical(*collators, rows, same=assert_equal)
 
 
 OPTIONS = st.fixed_dictionaries(
