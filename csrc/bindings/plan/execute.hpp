@@ -44,7 +44,7 @@ enum class Action : std::uint8_t {
     // Of padded rows of documents, see documents.cpp; `values` has a tuple that begins with whether the column is their
     // mask.
     row_numbers,  // which document of its row a token is of, from 1 on, and 0 in the padding; int64
-    row_mask,     // which tokens each token sees: [rows, 1, width, width]; more: causal?, the bits of hidden, and of seen
+    row_mask,     // which tokens each token sees: [rows, 1, width, width]; more: causal?, bits of hidden and of seen
     count_on,     // rows padded by counting on; int64
 };
 
