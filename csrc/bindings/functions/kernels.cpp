@@ -210,19 +210,29 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     return row;
 }
 
-// The lengths of lists and tuples: the values of plain mappings under `name`. None where a row is something else.
-py::object plain_lengths(const py::list& given, const py::object& name, const Interop& interop) {
-    const py::list rows = taken(PyList_GetSlice(given.ptr(), 0, PY_SSIZE_T_MAX));
-    Ints found(PyList_GET_SIZE(rows.ptr()));
-    const bool all = measure(rows, name, false, {}, 0, found, interop) == PyList_GET_SIZE(rows.ptr());
-    return all ? py::object(found) : py::object(py::none());
+// The lengths of lists and tuples: the values of plain dicts under `name`. None where a row is something else.
+py::object plain_lengths(const py::list& given, const py::handle& name) {
+    const auto rows = taken(PyList_GetSlice(given.ptr(), 0, PY_SSIZE_T_MAX));
+    py::array_t<std::int64_t> found(PyList_GET_SIZE(rows.ptr()));
+    std::int64_t* const lengths = found.mutable_data();
+    Watch watch(&look_for_signals);
+    for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
+        const auto dict = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        const py::object value = PyDict_CheckExact(dict.ptr()) ? Walk::lookup(dict, name.ptr()) : py::object();
+        lengths[row] = length_of(value.ptr(), {});
+        if (lengths[row] < 0) {
+            return py::none();
+        }
+        watch.after(steps_of_a_row);
+    }
+    return found;
 }
 
 }  // namespace
 
 void register_kernels(py::module_& m) {
     m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
-    m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a, "interop"_a);
+    m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a);
     m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
           array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
