@@ -1,7 +1,6 @@
 """by_length and map_by_length: rows of any form, streams in windows, and what bad input is told."""
 
 import re
-import threading
 import time
 
 import datasets
@@ -15,6 +14,7 @@ import quadrat
 from quadrat.batching import by_length, map_by_length
 from quadrat.support.progress import NoBar
 from support.strategies import make_tokenizer
+from support.threads import together
 
 LENGTHS = [1 + 7 * row % 23 for row in range(30)]
 
@@ -335,11 +335,7 @@ def test_threads_share_an_iterator():
     """Each result comes once, to one of them."""
     rows = rows_of([1 + row % 5 for row in range(300)])
     results, found = called(lambda ids: (time.sleep(0.001), ids[:, 0])[1], iter(rows), window=7), []
-    threads = [threading.Thread(target=lambda: found.extend(results)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[lambda: found.extend(results)] * 4)
     assert sorted(found) == list(range(1, 301))
 
 

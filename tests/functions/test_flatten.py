@@ -8,59 +8,35 @@ from hypothesis import given
 
 import oracles
 import quadrat
-from quadrat import _core
-
-KINDS = _core.kinds
-TYPES = {"np": np.ndarray, "pt": torch.Tensor}
-FORMS = {
-    "list": list,
-    "tuple": tuple,
-    "np": lambda row: np.array(row, np.int16),
-    "pt": lambda row: torch.tensor(row, dtype=torch.int16),
-}
-
-
-@st.composite
-def batches(draw):
-    """Rows of one form, the arrays they are, their dtype and library."""
-    rows = draw(st.lists(st.lists(st.integers(-100, 100), max_size=20), max_size=8))
-    form = draw(st.sampled_from(["list", "tuple", "np", "pt", "Ragged np", "Ragged pt"]))
-    arrays = [np.array(row, np.int16) for row in rows]
-    if form.startswith("Ragged"):
-        values, offsets = np.concatenate([*arrays, np.empty(0, np.int16)]), np.cumsum([0, *map(len, rows)])
-        library = torch.from_numpy if form.endswith("pt") else np.asarray
-        made = quadrat.Ragged(library(values), library(offsets))
-    else:
-        made = [FORMS[form](row) for row in rows]
-    plain = form in ("list", "tuple") or (not form.startswith("Ragged") and not any(rows))
-    tensors = form == "Ragged pt" or (form == "pt" and bool(rows))
-    return made, arrays, "int64" if plain else "int16", "pt" if tensors else "np"
+from support.compare import frozen
+from support.ragged import KINDS, NUMBERS, TYPES, dtypes_for, ragged, rows_of_a_form
 
 
 @given(
-    batch=batches(),
+    batch=rows_of_a_form(),
     start=st.integers(-5, 5),
     multiple_of=st.none() | st.integers(1, 17),
-    fill=st.integers(-100, 100),
     library=st.sampled_from([None, "np", "pt"]),
-    dtype=st.sampled_from([None, "int32", "float64", torch.int64]),
+    data=st.data(),
 )
-def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dtype):
-    rows, arrays, kind, own = batch
+def test_flattens_as_the_oracle(*, batch, start, multiple_of, library, data):
+    rows, arrays, number, kind, own = batch
+    empty = kind == "int64" and not any(map(len, arrays))
+    dtype = None if empty else data.draw(st.none() | st.sampled_from(dtypes_for(number, kind)))
+    fill = data.draw(NUMBERS[int if empty else number])
     out = quadrat.flatten(
         rows,
         position_ids_start=start,
         pad_to_multiple_of=multiple_of,
         padding_value=fill,
-        dtype=dtype,
+        dtype=getattr(torch, dtype) if dtype is not None and data.draw(st.booleans()) else dtype,
         return_tensors=library,
     )
-    kind = kind if dtype is None else str(dtype).removeprefix("torch.")
     lengths = [len(row) for row in arrays]
     tokens = sum(lengths)
     total = -(-tokens // (multiple_of or 1)) * (multiple_of or 1)
     expected = {
-        "values": np.full(total, fill, kind),
+        "values": np.full(total, fill, dtype or kind),
         "position_ids": np.empty(total, np.int64),
         "seq_idx": np.empty(total, np.int32),
         "cu_seqlens": np.empty(len(lengths) + 1, np.int32),
@@ -73,9 +49,7 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dty
     for name, array in expected.items():
         got = getattr(out, name)
         assert type(got) is TYPES[library or own], name
-        got = np.asarray(got)
-        assert (got.dtype, got.shape) == (array.dtype, array.shape), name
-        assert got.tobytes() == array.tobytes(), name
+        assert frozen(np.asarray(got)) == frozen(array), name
     assert type(out.max_length) is int
     assert out.max_length == max(lengths, default=0)
 
@@ -84,15 +58,12 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dty
     lengths=st.lists(st.integers(0, 9), max_size=6),
     trailing=st.lists(st.integers(1, 3), max_size=3),
     kind=st.sampled_from(KINDS),
-    tensors=st.booleans(),
+    library=st.sampled_from(["np", "pt"]),
     multiple_of=st.none() | st.integers(1, 5),
 )
-def test_keeps_trailing_dimensions(*, lengths, trailing, kind, tensors, multiple_of):
-    shape = (sum(lengths), *trailing)
-    values = (np.arange(np.prod(shape)) % 2 + 1).reshape(shape).astype(kind)
-    convert = torch.from_numpy if tensors else np.asarray
-    ragged = quadrat.Ragged(convert(values), convert(np.cumsum([0, *lengths])))
-    out = quadrat.flatten(ragged, pad_to_multiple_of=multiple_of)
+def test_keeps_trailing_dimensions(*, lengths, trailing, kind, library, multiple_of):
+    rows, values = ragged([list(range(1, 1 + length)) for length in lengths], library, kind, trailing)
+    out = quadrat.flatten(rows, pad_to_multiple_of=multiple_of)
     got = np.asarray(out.values)
     assert got.dtype == kind
     assert got.shape[1:] == tuple(trailing)

@@ -8,51 +8,12 @@ from hypothesis import given
 
 import oracles
 import quadrat
-from quadrat import _core
 from support.compare import frozen
-
-KINDS = _core.kinds
-# Floats that float16 holds, too: NumPy warns of others.
-FLOATS = st.floats(-65000, 65000, width=32) | st.sampled_from([float("inf"), float("-inf"), float("nan")])
-NUMBERS = {int: st.integers(0, 100), float: FLOATS, bool: st.booleans()}
-DEFAULTS = {int: "int64", float: "float64", bool: "bool"}
-TYPES = {"np": np.ndarray, "pt": torch.Tensor}
-
-
-def kinds_for(number):
-    """The dtypes that hold the numbers of this Python type."""
-    return [kind for kind in KINDS if (kind != "bool" or number is bool) and (number is not float or "float" in kind)]
-
-
-def converts(source, target):
-    """No float becomes an integer, and only a bool a bool."""
-    return source == target or (target != "bool" and ("float" in target or "float" not in source))
-
-
-@st.composite
-def batches(draw):
-    """Rows of one form, the numbers in them, and the dtype and library they have."""
-    number = draw(st.sampled_from(list(NUMBERS)))
-    rows = draw(st.lists(st.lists(NUMBERS[number], max_size=20), max_size=8))
-    form = draw(st.sampled_from(["list", "tuple", "np", "pt", "Ragged np", "Ragged pt"]))
-    kind = DEFAULTS[number] if form in ("list", "tuple") else draw(st.sampled_from(kinds_for(number)))
-    arrays = [np.array(row, kind) for row in rows]
-    if form in ("list", "tuple"):
-        made = [list(row) if form == "list" else tuple(row) for row in rows]
-    elif form.startswith("Ragged"):
-        values, offsets = np.concatenate([*arrays, np.empty(0, kind)]), np.cumsum([0, *map(len, rows)])
-        library = torch.from_numpy if form.endswith("pt") else np.asarray
-        made = quadrat.Ragged(library(values), library(offsets))
-    else:
-        made = [torch.from_numpy(row) if form == "pt" else row for row in arrays]
-    if not form.startswith("Ragged") and not any(rows):
-        kind = "int64"  # rows without numbers have no kind
-    tensors = form == "Ragged pt" or (form == "pt" and len(rows) > 0)
-    return made, arrays, number, kind, "pt" if tensors else "np"
+from support.ragged import KINDS, NUMBERS, TYPES, dtypes_for, rows_of_a_form
 
 
 @given(
-    batch=batches(),
+    batch=rows_of_a_form(),
     side=st.sampled_from([None, "right", "left"]),
     extra=st.none() | st.integers(0, 20),
     multiple_of=st.none() | st.integers(1, 17),
@@ -61,8 +22,7 @@ def batches(draw):
 )
 def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     rows, arrays, number, kind, own = batch
-    dtypes = [one for one in kinds_for(number) if converts(kind, one)]
-    dtype = data.draw(st.none() | st.sampled_from(dtypes))
+    dtype = data.draw(st.none() | st.sampled_from(dtypes_for(number, kind)))
     value = data.draw(NUMBERS[number])
     if kind == "int64" and not any(map(len, arrays)):
         value = int(value == 1)
@@ -96,21 +56,20 @@ def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     lengths=st.lists(st.integers(0, 9), max_size=6),
     trailing=st.lists(st.integers(0, 3), max_size=3),
     kind=st.sampled_from(KINDS),
-    tensors=st.booleans(),
+    library=st.sampled_from(["np", "pt"]),
     options=st.fixed_dictionaries({"padding_side": st.sampled_from(["right", "left"])}, optional={
         "pad_to_multiple_of": st.integers(1, 5), "max_length": st.integers(9, 12),
     }),
     strided=st.booleans(),
 )  # fmt: skip
-def test_keeps_trailing_dimensions(*, lengths, trailing, kind, tensors, options, strided):
+def test_keeps_trailing_dimensions(*, lengths, trailing, kind, library, options, strided):
     shape = (sum(lengths), *trailing)
     values = (np.arange(np.prod(shape)) % 2 + 1).reshape(shape).astype(kind)
     if strided:
         values = np.asfortranarray(np.repeat(values, 2, axis=0))[::2]
-    offsets = np.cumsum([0, *lengths])
-    convert = torch.from_numpy if tensors else np.asarray
-    fill = False if kind == "bool" else 0
-    out = quadrat.pad(quadrat.Ragged(convert(values), convert(offsets)), padding_value=fill, **options)
+    convert = torch.from_numpy if library == "pt" else np.asarray
+    rows = quadrat.Ragged(convert(values), convert(np.cumsum([0, *lengths])))
+    out = quadrat.pad(rows, padding_value=False if kind == "bool" else 0, **options)
     mask = np.asarray(quadrat.attention_mask(lengths or np.array([], int), **options)).astype(bool)
     out = np.asarray(out)
     assert out.shape == (*mask.shape, *trailing)

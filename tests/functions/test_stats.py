@@ -9,7 +9,6 @@ import multiprocessing
 import pathlib
 import platform
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from quadrat.support import counts
 from support.command import here, run
 from support.mappings import Wrapped
 from support.strategies import make_tokenizer
+from support.threads import together
 
 ROWS = [{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]
 MIXED = [{"input_ids": [2, 3], "scores": [1, 0.5]}]
@@ -130,11 +130,7 @@ def test_causes_are_bounded(monkeypatch):
 def test_threads():
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     collator(ROWS)
-    threads = [threading.Thread(target=lambda: [collator(ROWS) for _ in range(200)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[lambda: [collator(ROWS) for _ in range(200)]] * 4)
     assert quadrat.stats()[:2] == (801, 800)
 
 

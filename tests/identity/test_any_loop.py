@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 from datasets import Dataset
-from transformers import BertForSequenceClassification, BertModel, pipeline, set_seed
+from transformers import BertForSequenceClassification, BertModel, set_seed
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import quadrat
@@ -50,20 +50,6 @@ def test_outputs_are_those_of_each_row_alone(max_tokens):
             assert type(one) is SequenceClassifierOutput
             torch.testing.assert_close(one.logits, expected.logits[0], rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(one.hidden_states[1], expected.hidden_states[1][0], rtol=1e-5, atol=1e-5)
-
-
-def test_results_are_those_of_a_pipeline():
-    tokenizer, model = encoder_tokenizer(), model_of(BertForSequenceClassification)
-    expected = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
-
-    def function(batch):
-        best = model(**batch).logits.softmax(-1).max(-1)
-        return [{"label": model.config.id2label[one.item()]} for one in best.indices], best.values
-
-    with torch.inference_mode():
-        labels, scores = map_by_length(function, TEXTS, tokenizer=tokenizer, max_tokens=40)
-    assert [one["label"] for one in labels] == [one["label"] for one in expected]
-    torch.testing.assert_close(scores, torch.tensor([one["score"] for one in expected]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_collator_of_transformers_and_a_loop_of_ones_own():

@@ -19,7 +19,8 @@ from quadrat.support.differences import first_difference
 from support import samples
 from support.compare import assert_same_batch, assert_same_outcome, outcome
 from support.isolated import python
-from support.planted import LATE, PLANTS, USUAL, pads, rows_of
+from support.planted import LATE, PLANTS, USUAL, pads, rows_of, usual
+from support.threads import together
 
 UNFOUND = "another token"  # the change shows for one number, and nothing else tells that batch from those compared
 AS_BEFORE = "another error"  # quadrat has no batch of such rows, and the reference's error comes of itself
@@ -111,21 +112,13 @@ def test_collators_alike_share_what_was_compared(request):
 
 def test_threads_that_compare():
     collator, rows = samples.make(quadrat, "DataCollatorWithPadding"), samples.batch("DataCollatorWithPadding")
-    expected, errors = samples.make(transformers, "DataCollatorWithPadding")(rows), []
+    expected = samples.make(transformers, "DataCollatorWithPadding")(rows)
 
     def collate():
-        try:
-            for _ in range(20):
-                assert_same_batch(expected, collator(samples.batch("DataCollatorWithPadding")))
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(20):
+            assert_same_batch(expected, collator(samples.batch("DataCollatorWithPadding")))
 
-    threads = [threading.Thread(target=collate) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    together(*[collate] * 4)
 
 
 def test_errors_are_the_references():
@@ -220,7 +213,7 @@ EXTRAS = {
 @pytest.mark.filterwarnings("ignore")
 def test_what_does_not_compare_is_no_difference(kind):
     made = [EXTRAS[kind]() for _ in USUAL]
-    rows = lambda: rows_of(*USUAL, extra=lambda n: made[USUAL.index(n)])  # noqa: E731
+    rows = lambda: usual(extra=lambda n: made[USUAL.index(n)])  # noqa: E731
     collators = (
         quadrat.DataCollatorWithFlattening(),
         quadrat.DefaultDataCollator("np"),
@@ -256,7 +249,7 @@ def test_planted_changes_are_found():
     found = [json.loads(line) for line in python("-W", "ignore", script).splitlines()]
     assert [one["name"] for one in found] == list(PLANTS)
     for one in found:
-        late = PLANTS[one["name"]][-1] is not None
+        late = PLANTS[one["name"]].late is not None
         if one["name"] == UNFOUND:
             assert (one["differing"], one["told"]) == ([LATE], [])
             continue

@@ -234,17 +234,6 @@ def test_only_what_is_asked_for():
     assert list(collator([{"input_ids": [1], "labels": [2]}])) == ["input_ids", "labels"]
 
 
-def test_padding_free_may_be_switched():
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
-    features = [{"input_ids": [5, 6], "labels": [1, 2]}, {"input_ids": [7], "labels": [3]}]
-    for _ in range(3):
-        assert collator(features)["labels"].tolist() == [[1, 2], [3, -100]]
-    collator.padding_free = True
-    assert collator(features)["labels"].tolist() == [[1, 2, 3]]
-    collator.padding_free = False
-    assert collator(features)["labels"].tolist() == [[1, 2], [3, -100]]
-
-
 @pytest.mark.parametrize(
     ("error", "options", "features", "said"),
     [

@@ -16,7 +16,8 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from support import compare
-from support.nested import Pair, filled, leaves, overwritten, picture, structures
+from support.compare import frozen as picture
+from support.nested import Pair, filled, leaves, overwritten, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])

@@ -15,24 +15,27 @@ from transformers.data import data_collator
 
 import quadrat
 from quadrat._names import load
+from quadrat.installed import originals
 from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
 from support.patched import picture
 from support.samples import TWINS, batch, make, tokenizer
 from support.strategies import features
 
-SWAPPED = sorted({*TWINS, "default_data_collator"})
+OF_TRAINER = [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)]
+SWAPPED = sorted({*TWINS, "default_data_collator", *OF_TRAINER})
+PLACES = [transformers, transformers.data, data_collator, trainer_pt_utils, transformers.trainer]
 
 
 @pytest.mark.parametrize("name", SWAPPED)
 def test_names_lead_to_ours(name):
-    places = [transformers, transformers.data, data_collator]
-    places += [transformers.trainer] if hasattr(transformers.trainer, name) else []
-    originals = [getattr(place, name) for place in places]
+    places = [place for place in PLACES if hasattr(place, name)]
+    before = [getattr(place, name) for place in places]
     with quadrat.patch_transformers():
         assert [getattr(place, name) for place in places] == [load(name)] * len(places)
-    assert [getattr(place, name) for place in places] == originals
-    assert load(name) not in originals
+    assert [getattr(place, name) for place in places] == before
+    assert load(name) not in before
+    assert {one.__module__.partition(".")[0] for one in before} == {"transformers"}
 
 
 def test_trainer_gathers_in_ours():

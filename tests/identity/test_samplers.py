@@ -3,31 +3,60 @@
 import copy
 import pickle
 import re
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-import transformers.trainer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import trainer_pt_utils
 
 import quadrat
-from quadrat._names import load
 from quadrat.installed import originals
 from support.compare import state_of
-from support.samplers import MANY, ODD, attributes, outcome
 
+# Ten times as many as elsewhere: a case is small.
+MANY = settings(max_examples=10 * settings().max_examples)
+SMALL = st.lists(st.integers(0, 9), max_size=30)
+# What the reference takes just as well, though it is no list of plain integers.
+ODD = st.one_of(
+    st.lists(st.floats(0, 9) | st.integers(0, 9), min_size=1, max_size=30),
+    st.lists(st.booleans() | st.integers(0, 2), min_size=1, max_size=9),
+    st.lists(st.integers(0, 2**70), min_size=1, max_size=30),
+    st.lists(st.integers(0, 9).map(np.int16), min_size=1, max_size=30),
+    st.lists(st.integers(0, 30_000).map(np.int16), min_size=1, max_size=30),  # costs overflow, and warn
+    st.lists(st.integers(0, 2**40).map(np.int64), min_size=1, max_size=30),
+    st.lists(st.integers(0, 9).map(torch.tensor), min_size=1, max_size=9),
+    *(SMALL.map(form) for form in (tuple, np.array, torch.tensor, lambda some: np.array(some, np.uint8))),
+    SMALL.map(lambda some: np.repeat(np.array(some, np.int32), 2)[::2]),
+    st.sampled_from([[], ["a", "bb"], [[1], [2]], range(7)]),
+)
 BATCH_SIZES = st.integers(1, 9)
 LENGTHS = st.one_of(
     st.lists(st.integers(0, 5), min_size=1, max_size=120),  # many are equal
     st.lists(st.integers(0, 600), min_size=1, max_size=120),
     st.lists(st.sampled_from([0, 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -1, -(2**63)]), min_size=1, max_size=20),
 )
-
-
 PAIR = (originals.LengthGroupedSampler, quadrat.batching.LengthGroupedSampler)
+
+
+def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, ...]:
+    """What a call returns, or the type and words of what it raises; and what it warns of."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            result: tuple[Any, ...] = "returned", call(*arguments, **options)
+        except Exception as error:
+            result = "raised", type(error), str(error)
+    return *result, {str(one.message) for one in warned}
+
+
+def attributes(sampler: Any) -> dict[str, str]:
+    return {name: repr(getattr(sampler, name)) for name in vars(sampler) if name != "generator"}
 
 
 def assert_alike(seen):
@@ -223,15 +252,3 @@ def test_a_subclass():
 
         found.append(epochs(Twice(2, dataset_of([[1] * length for length in range(30)]))))
     assert found[1] == found[0]
-
-
-@pytest.mark.parametrize("name", [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)])
-def test_patched(name):
-    original = getattr(trainer_pt_utils, name)
-    with quadrat.patch_transformers():
-        assert getattr(trainer_pt_utils, name) is load(name)
-        if hasattr(transformers.trainer, name):
-            assert getattr(transformers.trainer, name) is load(name)
-    assert getattr(trainer_pt_utils, name) is original
-    assert getattr(transformers.trainer, name, original) is original
-    assert original.__module__ == "transformers.trainer_pt_utils"

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from transformers import set_seed
 import quadrat
 from support import samples
 from support.compare import assert_same_batch
+from support.others import OTHERS, TRL
 
 
 class FellBackError(AssertionError):
@@ -41,31 +41,18 @@ def nothing_falls_back() -> Iterator[None]:
         logger.setLevel(level)
 
 
-TRL = {
-    "sft": [{"input_ids": [5] * n, "labels": [6] * n} for n in (5, 3, 6, 4)],
-    "dpo": [{name: [5] * n for name in ("prompt_ids", "chosen_ids", "rejected_ids")} for n in (5, 3, 6, 4)],
-    "reward": [{name: [5] * n for name in ("chosen_ids", "rejected_ids")} for n in (5, 3, 6, 4)],
-}
 NAMES = [*samples.CLASSES, *TRL]
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
     """From long to short, as a stream sorts them."""
-    rows = [dict(row) for row in TRL[name]] if name in TRL else samples.batch(name)
+    rows = OTHERS[name].batch() if name in TRL else samples.batch(name)
     return sorted(rows, key=lambda row: -len(next(iter(row.values()))))
 
 
 def collator_of(name: str, **options: Any) -> Any:
     """A new one, that has not said yet that it falls back."""
-    if name not in TRL:
-        return samples.make(quadrat, name, **options)
-    pytest.importorskip("trl", reason="TRL, whose collators are replaced, is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import quadrat.trl as ours
-    module = getattr(ours, name)
-    cls = module.DataCollatorForLanguageModeling if name == "sft" else module.DataCollatorForPreference
-    return cls(pad_token_id=0)
+    return OTHERS[name].ours() if name in TRL else samples.make(quadrat, name, **options)
 
 
 def twice(name: str, rows: Callable[[], Any], **options: Any) -> list[Any]:

@@ -1,8 +1,6 @@
 """The collators and `pad` of quadrat.trl == those of the installed TRL."""
 
-import copy
 import importlib
-import pickle
 import warnings
 from typing import Any
 
@@ -51,8 +49,6 @@ needs_newest = pytest.mark.skipif(
 )
 
 needs_bounds = pytest.mark.skipif(ours.sft.outputs() is not None, reason="this TRL's flat batches have no bounds")
-# Older classes of SFTTrainer have options that batches depend on, so that no batch of theirs is known.
-REMEMBERED = [name for name in COLLATORS if name != "sft" or ours.sft._REMEMBERS]
 
 
 def both(name: str, **options: Any) -> tuple[Any, Any]:
@@ -158,14 +154,6 @@ def test_preferences(name, data, options, change):
         assert_identical(*collators, rows)
 
 
-@pytest.mark.parametrize("name", REMEMBERED)
-def test_known_batches_are_not_planned_again(name, monkeypatch):
-    _, collator = both(name, pad_token_id=0, return_position_ids=True)
-    expected = collator(rows_of(name))
-    monkeypatch.setattr(type(collator), "_plan", None)
-    assert_same_batch(expected, collator(rows_of(name)))
-
-
 @st.composite
 def tensors(draw: Any) -> list[torch.Tensor]:
     dtype = draw(st.sampled_from([torch.int64, torch.int64, torch.int32, torch.float32, torch.bool, torch.float16]))
@@ -265,15 +253,6 @@ def test_deferred(name):
             batch = collator(rows_of(name))
             assert isinstance(batch, quadrat.deferred.DeferredBatch)
             assert_same_batch(reference(rows_of(name)), dict(batch.to("cpu")))
-
-
-@pytest.mark.parametrize("name", COLLATORS)
-def test_pickles_and_copies(name):
-    _, collator = both(name, pad_token_id=0)
-    expected = collator(rows_of(name))
-    for other in (pickle.loads(pickle.dumps(collator)), copy.deepcopy(collator)):
-        assert other == collator
-        assert_same_batch(expected, other(rows_of(name)))
 
 
 @needs_newest

@@ -50,25 +50,16 @@ def masked_row(
     return ids.tolist(), labels.tolist()
 
 
-def unpadded(batch: Any, lengths: list[int], *, side: str = "right") -> list[tuple[list[int], list[int]]]:
-    """(ids, labels) of each row, and that padding is no label."""
-    rows = []
-    for ids, labels, length in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), lengths, strict=True):
-        inside = slice(len(ids) - length, None) if side == "left" else slice(0, length)
-        rows.append((ids[inside], labels[inside]))
-        rest = labels[: -length or None] if side == "left" else labels[length:]
-        assert set(rest) <= {-100}
-    return rows
-
-
-def split(batch: Any, lengths: list[int]) -> list[tuple[list[int], list[int]]]:
-    """The same of a flat batch."""
-    ids, labels, first = batch["input_ids"][0].tolist(), batch["labels"][0].tolist(), 0
-    rows = []
-    for length in lengths:
-        rows.append((ids[first : first + length], labels[first : first + length]))
-        first += length
-    assert set(labels[first:]) <= {-100}
+def unpadded(batch: Any, lengths: list[int], layout: str = "right") -> list[tuple[list[int], list[int]]]:
+    """(ids, labels) of each row, padded on a side or "flat", and that padding is no label."""
+    ids, labels = (np.array(batch[name].tolist(), np.int64) for name in ("input_ids", "labels"))
+    places = [(row, slice(ids.shape[1] - n, None) if layout == "left" else slice(n)) for row, n in enumerate(lengths)]
+    if layout == "flat":
+        places = [(0, slice(end - n, end)) for n, end in zip(lengths, np.cumsum(lengths), strict=True)]
+    rows = [(ids[place].tolist(), labels[place].tolist()) for place in places]
+    for place in places:
+        labels[place] = -100
+    assert (labels == -100).all()
     return rows
 
 
@@ -115,9 +106,8 @@ def test_each_row_is_masked_as_if_alone(
     before, states = frozen(features), generator_states()
     for _ in range(2):  # decided on, then by recipe
         batch = collator(features)
-        got = split(batch, lengths) if layout == "flat" else unpadded(batch, lengths, side=layout)
         how = {"seed": seed or 0, "epoch": epoch, "collator": collator}
-        assert got == [
+        assert unpadded(batch, lengths, layout) == [
             masked_row(row, np.where(flag, 2, 1), key=key if row_key else None, **how)
             for row, flag, key in zip(rows, flags, keys, strict=True)
         ]
@@ -146,7 +136,7 @@ def test_whole_words(source: str, layout: str, rows: list[list[int]], seed: int)
         expected.append(masked_row(row, words, seed=seed, collator=collator))
     lengths = [len(row) for row in rows]
     batch = collator(features)
-    assert (split(batch, lengths) if layout == "flat" else unpadded(batch, lengths, side=layout)) == expected
+    assert unpadded(batch, lengths, layout) == expected
     assert set(batch["input_ids"].reshape(-1).tolist()) <= {*range(400)}
 
 
@@ -168,7 +158,7 @@ def test_all_forms_of_a_batch() -> None:
         features = [{"input_ids": row, "idx": wrap(-i)} for i, row in enumerate(rows)]
         assert unpadded(collator(features), lengths) == expected
         flat = make(row_key="idx", padding_free=True)
-        assert split(flat(features), lengths) == expected
+        assert unpadded(flat(features), lengths, "flat") == expected
     assert unpadded(collator({"input_ids": rows, "idx": [-i for i in range(len(rows))]}), lengths) == expected
 
 
@@ -197,7 +187,7 @@ def test_batches_that_take_no_fast_path(side: str, row_key: str | None) -> None:
             how = {"seed": 3, "epoch": 5, "collator": collator}
             words = [[2 if special(token) else 1 for token in row] for row in rows]
             expected = [masked_row(row, words[i], key=i if row_key else None, **how) for i, row in enumerate(rows)]
-            assert (split(batch, lengths) if collator.padding_free else unpadded(batch, lengths, side=side)) == expected
+            assert unpadded(batch, lengths, "flat" if collator.padding_free else side) == expected
             assert "idx" not in batch
         assert generator_states() == states
 

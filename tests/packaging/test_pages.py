@@ -18,7 +18,7 @@ from transformers import set_seed
 import quadrat
 from quadrat.installed.config import RANGES
 from support import resumed_page, standins
-from support.isolated import python
+from support.isolated import in_two
 from support.pages import ROOT, pages, snippets
 
 # Its snippets are also compared with what they give without quadrat.
@@ -204,15 +204,7 @@ def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Pa
 def test_accelerate_with_two_processes(hub: Path, tmp_path: Path) -> None:
     """All batches of a stream on one of two processes each, and predictions for all rows on both."""
     (tmp_path / "google-bert").symlink_to(hub / "google-bert")
-    python(
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        ROOT / "tests/support/page_in_two.py",
-        tmp_path,
-    )
+    in_two("page_in_two.py", tmp_path)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first["predictions"] == second["predictions"]
     assert len(first["predictions"]) == first["rows"]

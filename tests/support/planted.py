@@ -13,8 +13,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -37,12 +37,13 @@ def around(home: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(home, name, changed)
 
 
-def of_batch(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A change of what a collator returns, which is given its features."""
+def of_batch(change: Callable[[Any, Any], None]) -> Callable[..., Any]:
+    """A change of the batch that a collator, or a function, makes of a list of features."""
 
-    def changed(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
-        batch = original(collator, features, *more, **options)
-        return batch if (made := change(batch, features)) is None else made
+    def changed(original: Any, *arguments: Any, **options: Any) -> Any:
+        batch = original(*arguments, **options)
+        change(batch, next(one for one in arguments if isinstance(one, list)))
+        return batch
 
     return changed
 
@@ -56,9 +57,7 @@ def rows_of(*lengths: int, **columns: Any) -> list[dict[str, Any]]:
 
 
 USUAL = (5, 3, 6, 4)
-Late = Callable[[], list[dict[str, Any]]]
-label = {"label": lambda n: n % 2}
-labels = {"labels": lambda n: list(range(n))}
+Features = Callable[[], list[dict[str, Any]]]
 
 
 def padding_value(original: Any, tokenizer: Any, encoded: Any, *more: Any, **options: Any) -> Any:
@@ -86,21 +85,17 @@ def shifted(batch: Any, features: Any) -> None:
     batch["labels"] = batch["labels"].roll(1, 1)
 
 
-def of_int32(original: Any, features: Any) -> Any:
-    batch = original(features)
+def of_int32(batch: Any, features: Any) -> None:
     batch["labels"] = batch["labels"].int()
-    return batch
 
 
 def warns(batch: Any, features: Any) -> None:
     warnings.warn("padding is deprecated", FutureWarning, stacklevel=2)
 
 
-def edits(original: Any, features: Any) -> Any:
-    batch = original(features)
+def edits(batch: Any, features: Any) -> None:
     for feature in features:
         feature.pop("label", None)
-    return batch
 
 
 def without_short_rows(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
@@ -113,10 +108,8 @@ def squeezed(batch: Any, features: Any) -> None:
         batch["input_ids"] = batch["input_ids"][0]
 
 
-def no_negative_labels(original: Any, features: Any) -> Any:
-    batch = original(features)
+def no_negative_labels(batch: Any, features: Any) -> None:
     batch["labels"] = batch["labels"].clamp(min=0)
-    return batch
 
 
 def other_error(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
@@ -167,11 +160,6 @@ def pads(features: Any) -> Any:
     return tokenizer().pad(features, return_tensors="pt")
 
 
-def pads_columns(features: Any) -> Any:
-    columns = {name: [torch.tensor(row[name]) for row in features] for name in features[0]}
-    return tokenizer().pad(columns), columns
-
-
 def converts(features: Any) -> Any:
     return BatchEncoding({name: [row[name] for row in features] for name in features[0]}).convert_to_tensors("pt")
 
@@ -197,90 +185,84 @@ def pads_for_trl(features: Any) -> Any:
     return utils.pad([torch.tensor(row["input_ids"]) for row in features])
 
 
-PADDING, DEFAULT = "DataCollatorWithPadding", "DefaultDataCollator"
-MASKING, SEQ2SEQ = "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
-even = functools.partial(rows_of, 4, 4)
+PADDING, MASKING, SEQ2SEQ = "DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
+
+
+def usual(**columns: Any) -> list[dict[str, Any]]:
+    return rows_of(*USUAL, **columns)
+
+
+def even() -> list[dict[str, Any]]:
+    return rows_of(4, 4)
+
+
+def labelled() -> list[dict[str, Any]]:
+    return usual(labels=lambda n: list(range(n)))
+
+
+def with_label() -> list[dict[str, Any]]:
+    return rows_of(4, 4, label=lambda n: n % 2)
 
 
 def uneven() -> list[dict[str, Any]]:
-    rows = rows_of(*USUAL)
+    rows = usual()
     rows[1]["attention_mask"] = [1, 1]
     return rows
 
 
-# Name -> (collator or a call that is patched, where it is planted, the change, features, features that show it if the
-# usual ones do not)
-PLANTS: dict[str, tuple[Any, Any, str, Any, Late, Late | None]] = {
-    "another padding value": (PADDING, PreTrainedTokenizerBase, "_pad", padding_value, lambda: rows_of(*USUAL), None),
-    "one more draw": (MASKING, "", "torch_mask_tokens", one_more_draw, lambda: rows_of(*USUAL), None),
-    "another dtype": (
-        *(DEFAULT, data_collator, "torch_default_data_collator", of_int32),
-        *(lambda: even(**label), None),
-    ),
-    "a key dropped": (PADDING, "", "__call__", of_batch(dropped), lambda: rows_of(*USUAL), None),
-    "a key moved": (PADDING, "", "__call__", of_batch(moved), lambda: rows_of(*USUAL), None),
-    "labels shifted": (SEQ2SEQ, "", "__call__", of_batch(shifted), lambda: rows_of(*USUAL, **labels), None),
-    "another warning": (PADDING, "", "__call__", of_batch(warns), lambda: rows_of(*USUAL), None),
-    "features edited": (DEFAULT, data_collator, "torch_default_data_collator", edits, lambda: even(**label), None),
-    "rows of one token dropped": (
-        *(PADDING, "", "__call__", without_short_rows),
-        *(lambda: rows_of(*USUAL), lambda: rows_of(5, 1, 6, 4)),
-    ),
-    "one row squeezed": (PADDING, "", "__call__", of_batch(squeezed), lambda: rows_of(*USUAL), lambda: rows_of(5)),
-    "no negative labels": (
-        *(DEFAULT, data_collator, "torch_default_data_collator", no_negative_labels),
-        *(lambda: even(**label), lambda: even(label=lambda n: -1)),
-    ),
-    "another error": (PADDING, "", "__call__", other_error, lambda: rows_of(*USUAL), uneven),
-    "another value of tokenizer.pad": (
-        *(pads, PreTrainedTokenizerBase, "pad", of_other_values),
-        *(lambda: rows_of(*USUAL), None),
-    ),
-    "another value in a row": (
-        *(pads, PreTrainedTokenizerBase, "_pad", padding_value),
-        *(lambda: rows_of(4, 4), lambda: rows_of(*USUAL)),
-    ),
-    "another value of convert_to_tensors": (
-        *(converts, BatchEncoding, "convert_to_tensors", of_other_values),
-        *(even, None),
-    ),
-    "another value of a feature extractor": (
-        *(pads_clips, SequenceFeatureExtractor, "pad", of_other_values),
-        *(lambda: rows_of(*USUAL), None),
-    ),
-    "another padding value, all patched": (
-        *(collates, PreTrainedTokenizerBase, "_pad", padding_value),
-        *(lambda: rows_of(*USUAL, **labels), None),
-    ),
-    **{
-        name: (PADDING, "", "__call__", of_batch(late_trait), lambda: rows_of(*USUAL), late)
-        for name, late in {
-            "two rows": lambda: rows_of(5, 3),
-            "wide rows": lambda: rows_of(60, 3, 6, 4),
-            "a 0 in a stored mask": lambda: rows_of(*USUAL, attention_mask=lambda n: [0] + [1] * (n - 1)),
-        }.items()
-    },
+class Plant(NamedTuple):
+    """A change of transformers or TRL, and what shows it."""
+
+    call: Any  # a collator, or a call that is patched
+    home: Any  # where the change is planted; None: in the collator
+    name: str
+    change: Callable[..., Any]
+    features: Features = usual
+    late: Features | None = None  # those that show it, if the usual ones do not
+
+
+def in_collator(change: Callable[[Any, Any], None], *features: Features, of: str = PADDING) -> Plant:
+    return Plant(of, None, "__call__", of_batch(change), *features)
+
+
+def in_default(change: Callable[[Any, Any], None], *late: Features) -> Plant:
+    return Plant(
+        "DefaultDataCollator", data_collator, "torch_default_data_collator", of_batch(change), with_label, *late
+    )
+
+
+PLANTS = {
+    "another padding value": Plant(PADDING, PreTrainedTokenizerBase, "_pad", padding_value),
+    "one more draw": Plant(MASKING, None, "torch_mask_tokens", one_more_draw),
+    "another dtype": in_default(of_int32),
+    "a key dropped": in_collator(dropped),
+    "a key moved": in_collator(moved),
+    "labels shifted": in_collator(shifted, labelled, of=SEQ2SEQ),
+    "another warning": in_collator(warns),
+    "features edited": in_default(edits),
+    "rows of one token dropped": Plant(PADDING, None, "__call__", without_short_rows, late=lambda: rows_of(5, 1, 6, 4)),
+    "one row squeezed": in_collator(squeezed, usual, lambda: rows_of(5)),
+    "no negative labels": in_default(no_negative_labels, lambda: rows_of(4, 4, label=lambda n: -1)),
+    "another error": Plant(PADDING, None, "__call__", other_error, late=uneven),
+    "another value of tokenizer.pad": Plant(pads, PreTrainedTokenizerBase, "pad", of_other_values),
+    "another value in a row": Plant(pads, PreTrainedTokenizerBase, "_pad", padding_value, even, usual),
+    "another value of convert_to_tensors": Plant(converts, BatchEncoding, "convert_to_tensors", of_other_values, even),
+    "another value of a feature extractor": Plant(pads_clips, SequenceFeatureExtractor, "pad", of_other_values),
+    "another padding value, all patched": Plant(collates, PreTrainedTokenizerBase, "_pad", padding_value, labelled),
+    "two rows": in_collator(late_trait, usual, lambda: rows_of(5, 3)),
+    "wide rows": in_collator(late_trait, usual, lambda: rows_of(60, 3, 6, 4)),
+    "a 0 in a stored mask": in_collator(late_trait, usual, lambda: usual(attention_mask=lambda n: [0] + [1] * (n - 1))),
     # Nothing tells this batch from those before but a number in it, which no compared batch had.
-    "another token": (
-        *(PADDING, "", "__call__", of_batch(other_token)),
-        *(lambda: rows_of(20, 3, 6), lambda: rows_of(30, 3, 6)),
-    ),
+    "another token": in_collator(other_token, lambda: rows_of(20, 3, 6), lambda: rows_of(30, 3, 6)),
 }
-
-
 if HAS_TRL:
     from trl.trainer import sft_trainer
     from trl.trainer import utils as of_trl
 
+    collator_of_trl = sft_trainer.DataCollatorForLanguageModeling
     PLANTS |= {
-        "another value of TRL's collator": (
-            *(collates_for_trl, sft_trainer.DataCollatorForLanguageModeling, "torch_call", of_other_values),
-            *(lambda: rows_of(*USUAL), None),
-        ),
-        "another value of TRL's pad": (
-            *(pads_for_trl, of_trl, "pad", of_other_values),
-            *(lambda: rows_of(*USUAL), None),
-        ),
+        "another value of TRL's collator": Plant(collates_for_trl, collator_of_trl, "torch_call", of_other_values),
+        "another value of TRL's pad": Plant(pads_for_trl, of_trl, "pad", of_other_values),
     }
 
 
@@ -301,20 +283,20 @@ def outcome(call: Any, features: Any) -> tuple[Any, ...]:
 
 
 def run(name: str) -> dict[str, Any]:
-    collator, home, function, change, usual, late = PLANTS[name]
-    around(home or getattr(transformers, collator), function, change)
+    plant = PLANTS[name]
+    around(plant.home or getattr(transformers, plant.call), plant.name, plant.change)
     import quadrat
     from quadrat.installed import imitated
     from support import samples
 
     imitated.FINGERPRINTS.clear()
-    if callable(collator):
-        theirs, ours = collator, patched(collator)
+    if callable(plant.call):
+        theirs, ours = plant.call, patched(plant.call)
     else:
-        theirs, ours = (samples.make(home, collator) for home in (transformers, quadrat))
+        theirs, ours = (samples.make(home, plant.call) for home in (transformers, quadrat))
     differing, told = [], []
     for number in range(BATCHES):
-        features = usual() if late is None or number != LATE else late()
+        features = plant.late() if plant.late is not None and number == LATE else plant.features()
         expected, _ = outcome(theirs, copy.deepcopy(features))
         got, said = outcome(ours, features)
         differing += [number] if got != expected else []
@@ -329,15 +311,16 @@ def run(name: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    for name in sys.argv[1:] or PLANTS:
+def in_copies(call: Callable[[str], Any], names: Iterable[str]) -> None:
+    """Print what a call gives for each name, as JSON, in a copy of this process."""
+    for name in names:
         if (child := os.fork()) == 0:
             try:
-                print(json.dumps(run(name)), flush=True)
+                print(json.dumps(call(name)), flush=True)
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
 
 
 if __name__ == "__main__":
-    main()
+    in_copies(run, sys.argv[1:] or PLANTS)

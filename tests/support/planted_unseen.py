@@ -7,7 +7,6 @@ Prints one line of JSON for each: the status, what was remembered, and what was 
 
 import contextlib
 import io
-import json
 import os
 import sys
 import tempfile
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 import transformers
 
-from support.planted import around
+from support.planted import around, in_copies
 
 PADDING, TOKENS, SEQ2SEQ = "DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"
 MASKING, FLAT, DEFAULT = "DataCollatorForLanguageModeling", "DataCollatorWithFlattening", "DefaultDataCollator"
@@ -93,29 +92,19 @@ def plant(name: str) -> str:
     return collator
 
 
-def run(name: str, home: str) -> dict[str, Any]:
-    os.environ["XDG_CACHE_HOME"] = os.environ["LOCALAPPDATA"] = home
-    collator = plant(name)
-    from quadrat.cli import verify
-
-    cases = [case for case in verify._cases() if case.name == collator]
-    verify._cases = lambda: iter(cases)  # type: ignore[assignment]
+def run(name: str) -> dict[str, Any]:
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(said):
+        os.environ["XDG_CACHE_HOME"] = os.environ["LOCALAPPDATA"] = home
+        collator = plant(name)
+        from quadrat.cli import verify
+
+        cases = [case for case in verify._cases() if case.name == collator]
+        verify._cases = lambda: iter(cases)  # type: ignore[assignment]
         status = verify.run(Namespace(seed=0, remember=True))
-    return {"name": name, "status": status, "kept": len(list(Path(home).rglob("*.json"))), "said": said.getvalue()}
-
-
-def main() -> None:
-    for name in sys.argv[1:] or [*CONDITIONS, *WHOLE]:
-        with tempfile.TemporaryDirectory() as home:
-            if (child := os.fork()) == 0:
-                try:
-                    print(json.dumps(run(name, home)), flush=True)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
+        kept = len(list(Path(home).rglob("*.json")))
+    return {"name": name, "status": status, "kept": kept, "said": said.getvalue()}
 
 
 if __name__ == "__main__":
-    main()
+    in_copies(run, sys.argv[1:] or [*CONDITIONS, *WHOLE])

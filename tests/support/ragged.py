@@ -16,6 +16,9 @@ ROWS = st.lists(st.lists(st.integers(0, 100), max_size=9), max_size=8)
 TRAILING = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
 LIBRARIES = {"np": np, "pt": torch}
 TYPES = {"np": np.ndarray, "pt": torch.Tensor}
+# Floats that float16 holds, too: NumPy warns of others.
+FLOATS = st.floats(-65000, 65000, width=32) | st.sampled_from([float("inf"), float("-inf"), float("nan")])
+NUMBERS = {int: st.integers(0, 100), float: FLOATS, bool: st.booleans()}
 
 
 def array(values: Any, dtype: Any, library: str) -> Any:
@@ -35,3 +38,36 @@ def moved(rows: Any, kind: str, trailing: Any, before: int) -> quadrat.Ragged:
     """A Ragged of tensors of any dtype, `before` values into them, with one more at the end."""
     made, _ = ragged([[7] * before, *rows, [7]], "pt", "int64", trailing)
     return quadrat.Ragged(made.values.to(getattr(torch, kind)), made.offsets[1:-1].clone())
+
+
+def dtypes_for(number: type, kind: str | None = None) -> list[str]:
+    """The dtypes that hold the numbers of this Python type, and to which those of a dtype are converted.
+
+    No float becomes an integer, and only a bool a bool.
+    """
+    held = [one for one in KINDS if (one != "bool" or number is bool) and (number is not float or "float" in one)]
+    return [
+        one for one in held if kind in (None, one) or (one != "bool" and ("float" in one or "float" not in str(kind)))
+    ]
+
+
+@st.composite
+def rows_of_a_form(draw: Any) -> tuple[Any, list[Any], type, str, str]:
+    """Rows of one form, the arrays they are, the type of the numbers in them, and the dtype and library they have."""
+    number = draw(st.sampled_from(list(NUMBERS)))
+    rows = draw(st.lists(st.lists(NUMBERS[number], max_size=20), max_size=8))
+    form = draw(st.sampled_from(["list", "tuple", "np", "pt", "Ragged np", "Ragged pt"]))
+    plain = {int: "int64", float: "float64", bool: "bool"}[number]
+    kind = plain if form in ("list", "tuple") else draw(st.sampled_from(dtypes_for(number)))
+    arrays = [np.array(row, kind) for row in rows]
+    if form in ("list", "tuple"):
+        made = [list(row) if form == "list" else tuple(row) for row in rows]
+    elif form.startswith("Ragged"):
+        values, offsets = np.concatenate([*arrays, np.empty(0, kind)]), np.cumsum([0, *map(len, rows)])
+        made = quadrat.Ragged(*(array(one, one.dtype, form[-2:]) for one in (values, offsets)))
+    else:
+        made = [torch.from_numpy(row) if form == "pt" else row for row in arrays]
+    if not form.startswith("Ragged") and not any(rows):
+        kind = "int64"  # rows without numbers have no kind
+    tensors = form == "Ragged pt" or (form == "pt" and len(rows) > 0)
+    return made, arrays, number, kind, "pt" if tensors else "np"
