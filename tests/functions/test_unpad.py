@@ -42,22 +42,6 @@ def test_a_mask_picks_tokens_anywhere(rows, width, trailing, library, data):
     assert back.to_lists() == [row[keep != 0].tolist() for row, keep in zip(padded, mask, strict=True)]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_dtypes_that_are_only_moved(dtype, side):
-    rows = quadrat.Ragged(torch.arange(10).reshape(5, 2).to(dtype), torch.tensor([0, 2, 5]))
-    padded = quadrat.pad(rows, padding_side=side, max_length=4, padding_value=-1.5)
-    assert padded.dtype == dtype
-    assert int((padded == -1.5).sum()) == 6
-    back = quadrat.unpad(padded, lengths=[2, 3], padding_side=side)
-    assert back.values.dtype == dtype
-    assert torch.equal(back.values, rows.values)
-    flat = quadrat.flatten(rows, pad_to_multiple_of=4, padding_value=2)
-    assert flat.values.dtype == dtype
-    assert torch.equal(flat.values[:5], rows.values)
-    assert (flat.values[5:] == 2).all()
-
-
 def test_lengths_in_any_library():
     padded = np.arange(6).reshape(2, 3)
     for lengths in ([1, 2], (1, 2), np.array([1, 2], np.uint8), torch.tensor([1, 2], dtype=torch.int32)):

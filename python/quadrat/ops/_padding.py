@@ -59,22 +59,21 @@ def unpad_here(padded: Any, offsets: Any, total: int, left: bool = False) -> Any
     """`unpad` without a gradient; on the CPU it raises ValueError when a row is longer than the width."""
     if tensors.on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
-    bounds, _ = checked_offsets(offsets, total)
-    values, failure = copied(padded, bounds, total, left)
-    if failure is not None:
-        raise ValueError(explain(failure))
-    return values
+    return copied(padded, checked_offsets(offsets, total)[0], total, left)
 
 
-def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tuple[Any, Any]:
-    """The `total` values, and what the kernel reports."""
+def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> Any:
+    """The `total` values. Raises ValueError."""
     source = dense(padded, "padded")
     rows, width, *trailing = source.shape
     if len(bounds) != rows + 1:
         raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more offset than rows")
     values, address = room_like(source, (total, *trailing))
     token = bytes_per_token(source, 2)
-    return values, _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
+    place = address_of(source), width, left, address_of(bounds), rows, token, address, total
+    if (failure := _core.unpad(*place)) is not None:
+        raise ValueError(explain(failure))
+    return values
 
 
 def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multiple_of: int | None) -> int:

@@ -10,9 +10,9 @@ from quadrat import _core
 from quadrat.ops._padding import Side, copied, is_left, unpad_here, whole
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import bounds_of, checked_offsets, offsets_like, offsets_of, tensor_or_array
+from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import tensors
-from quadrat.support.arrays import as_numpy, bytes_per_token, dense, require_array, require_plain, room_like
+from quadrat.support.arrays import bytes_per_token, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
 from quadrat.support.kinds import BOOL, torch_dtype
 from quadrat.support.memory import address_of
@@ -74,29 +74,16 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
             tensors.require_unrecorded("lengths without total=")
             total = int(lengths.sum())
     else:
-        if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
-            return rows
         bounds, facts = offsets_of(lengths)
         (row, longest), width = facts.longest, padded.shape[1]
         if longest > width:
             said = f"it has {longest} tokens, not at most {width}"
             raise ValueError(f"row {row} is longer than the padded length: {said}")
         offsets, total = tensor_or_array(bounds, padded), facts.last
+        if not (on_gpu(padded) or tracked(padded)):
+            return Ragged.known(copied(padded, bounds, total, left), offsets, facts)
     take = operators().unpad if tracked(padded) else unpad_here
     return Ragged.known(take(padded, offsets, total, left), offsets, facts)
-
-
-def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
-    """As `_unpad` on the CPU, but only the kernel checks the lengths. None if a length does not fit."""
-    lengths = as_numpy(lengths, "lengths")
-    if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
-        return None
-    bounds = bounds_of(lengths)
-    total = int(bounds[-1])
-    if not 0 <= total <= len(lengths) * padded.shape[1]:
-        return None
-    values, failure = copied(padded, bounds, total, left)
-    return Ragged.known(values, tensor_or_array(bounds, padded), None) if failure is None else None
 
 
 def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:

@@ -7,6 +7,7 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.support.arrays import IntArray, as_numpy, is_array
@@ -44,10 +45,7 @@ def _is_integer(dtype: Any) -> bool:
 def checked_offsets(offsets: Any, total: int) -> tuple[IntArray, Facts]:
     """A private copy of offsets on the CPU, and facts about them. Raises as `require_offsets`, and ValueError."""
     require_offsets(offsets)
-    return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
-
-
-def _checked(bounds: IntArray, total: int) -> tuple[IntArray, Facts]:
+    bounds = np.array(as_numpy(offsets, "offsets"), np.int64)
     failure, row, length = _core.check_offsets(bounds, total)
     first, last = int(bounds[0]), int(bounds[-1])
     if failure is not None:
@@ -60,12 +58,7 @@ def _checked(bounds: IntArray, total: int) -> tuple[IntArray, Facts]:
 
 def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
     """A private copy of lengths, int64 on the CPU, of an array, a tensor or a list. Raises TypeError, ValueError."""
-    array, one = np.array(as_numpy(lengths, called)), called.removesuffix("s")
-    if not array.size and not hasattr(lengths, "dtype"):
-        array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"{called} must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
+    array, one = np.array(_integers(lengths, called)), called.removesuffix("s")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative {one} {int(array.min())}")
     if array.size and (most := int(array.max())) > _LONGEST // array.size:
@@ -73,10 +66,26 @@ def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
     return array.astype(np.int64, copy=False)
 
 
+def _integers(lengths: Any, called: str) -> NDArray[Any]:
+    """`[rows]` integers on the CPU, which may be those of the caller. Raises TypeError for others."""
+    array = as_numpy(lengths, called)
+    if not array.size and not hasattr(lengths, "dtype"):
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
+        raise TypeError(f"{called} must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
+    return array
+
+
 def offsets_of(lengths: Any) -> tuple[IntArray, Facts]:
     """`[rows + 1]` offsets of rows of these lengths, and facts about them. Raises TypeError and ValueError."""
-    bounds = bounds_of(as_lengths(lengths))
-    return _checked(bounds, int(bounds[-1]))
+    array = _integers(lengths, "lengths")
+    bounds = bounds_of(array.astype(np.int64, copy=False))
+    failure, row, length = _core.check_offsets(bounds, _LONGEST)
+    if failure is not None:  # they decrease where a length is negative, or the sum too large for int64
+        as_lengths(array)  # raises, and says which
+        raise ValueError("lengths changed while they were read")
+    return bounds, Facts(0, int(bounds[-1]), (row, length))
 
 
 def bounds_of(lengths: IntArray) -> IntArray:

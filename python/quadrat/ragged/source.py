@@ -29,7 +29,7 @@ class RowSource:
     def __init__(
         self, columns: _core.Columns, framework: Framework, *, keep: Any, kind: int | None = None, own: Any = None
     ) -> None:
-        """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or their carrier."""
+        """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or of a carrier."""
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
         self.lengths: IntArray = np.empty(columns.count(0), np.int64)  # `[rows]`, in tokens
@@ -66,8 +66,8 @@ class RowSource:
                 f"{_remedy(rows[row])}"
             )
         framework: Framework = "pt" if len(rows) and is_tensor(rows[0]) else "np"
-        own = None if carriers is None else rows[0]
-        return cls(columns, framework, keep=(rows, carriers), own=own)
+        own, kind = (None, None) if carriers is None else (rows[0], kind_of(carriers[0].dtype))
+        return cls(columns, framework, keep=(rows, carriers), kind=kind, own=own)
 
     @classmethod
     def _of_arrow(cls, rows: Any) -> RowSource:
