@@ -12,6 +12,7 @@ from quadrat.ops import mask_tokens as mask_tokens_module
 from support.compare import assert_same_batch, default_dtype, generator_states, seed_everything
 from support.masking import make_masking_tokenizer
 from support.on_device import emulated_launches
+from support.ragged import array
 
 TOKENIZER = make_masking_tokenizer()
 COMMON = {"mask_token_id": TOKENIZER.mask_token_id, "vocab_size": len(TOKENIZER)}
@@ -61,9 +62,7 @@ def test_as_the_collator(framework, shape, probabilities, has_mask, seed):
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
 def test_ragged_rows_are_masked_as_their_values(framework):
-    values, offsets = ids_of((60,), framework, "int32"), ids_of((3,), framework)
-    offsets[:] = 0 if framework == "np" else torch.tensor(0)
-    offsets[1], offsets[2] = 25, 60
+    values, offsets = ids_of((60,), framework, "int32"), array([0, 25, 60], "int64", framework)
     rows = quadrat.Ragged(values, offsets)
     expected = quadrat.mask_tokens(values, generator=seeded(framework, 1), **COMMON)
     got = quadrat.mask_tokens(rows, generator=seeded(framework, 1), **COMMON)

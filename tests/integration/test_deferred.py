@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from accelerate import Accelerator
 from accelerate.data_loader import prepare_data_loader
-from accelerate.utils import find_batch_size, send_to_device
 from torch.utils.data import DataLoader
 from transformers import BatchEncoding, BertForSequenceClassification, BertLMHeadModel, Trainer
 
@@ -55,17 +53,6 @@ def test_workers(method):
     for first, batch in zip(range(0, 48, 8), loader, strict=True):
         assert isinstance(batch, quadrat.deferred.DeferredBatch)
         assert_same_batch(collator(features[first : first + 8]), batch.to("cpu"))
-
-
-def test_accelerate_moves_it_as_a_whole():
-    features = rows(8)
-    collator, deferring = collators()
-    batch = deferring(features)
-    assert find_batch_size(batch) == 8
-    assert_same_batch(collator(features), send_to_device(batch, torch.device("cpu"), non_blocking=True))
-    (prepared,) = (Accelerator(cpu=True).prepare(DataLoader(features, batch_size=8, collate_fn=deferring)),)
-    (moved,) = prepared
-    assert_same_batch(collator(features), moved)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
