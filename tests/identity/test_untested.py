@@ -210,13 +210,15 @@ before = dict(vars(home))
 import quadrat
 from quadrat.planning.remembering import Remembering
 
+COMMON = {"ColumnOptions", "PaddingFreeOptions", "MixinCollator", "Collator", "Remembering"}
+
 def loaded():
     found = {name: getattr(quadrat, name) for name in quadrat.__all__}
     for name, value in found.items():
         if not (inspect.isclass(value) and "DataCollator" in name):
             continue
         above = [cls.__name__ for cls in value.__mro__ if issubclass(cls, Remembering)]
-        assert above[:1] == [name] and set(above[1:]) <= {"MixinCollator", "Collator", "Remembering"}, above
+        assert above[:1] == [name] and set(above[1:]) <= COMMON, above
         assert any(cls in before.values() for cls in value.__mro__ if cls.__name__ != "DataCollatorMixin"), name
 
 def collates():

@@ -5,23 +5,21 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from quadrat.batching._epoch import SharedEpoch
 from quadrat.collators._base import MixinCollator
+from quadrat.collators.options import PaddingFreeOptions
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
 from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
-from quadrat.ops.flatten import Names
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer
-from quadrat.planning.flat import LACKS
-from quadrat.planning.packed import Ways
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
@@ -30,7 +28,7 @@ Row(_NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",), labe
 
 
 @dataclass
-class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLanguageModeling):
+class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, originals.DataCollatorForLanguageModeling):
     """Pad features and make labels of their tokens; replaces the transformers class.
 
     Result and errors are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`, int64
@@ -85,27 +83,11 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         ([[2, 3, 4, 1], [2, 4, 0, 0]], [[-100, -100, 4, 3], [-100, 3, -100, -100]])
     """
 
-    pad_values: Mapping[str, Any] | None = None
     mask_padding: Literal["token", "length"] = "token"
-    padding_free: bool = False
-    return_position_ids: bool = True
-    return_seq_idx: bool = False
-    position_ids_start: int = 0
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
-    deferred: bool = False
-    kwargs_for: Names | None = None
-    align_to: int | None = None
-    total_length: int | None = None
-    continue_positions: bool = True
-    trim: bool = False
-    join_columns: Sequence[str] = ()
-    pad_axes: Mapping[str, Any] | None = None
-    dtypes: Mapping[str, Any] | None = None
-    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
-    _lacks: ClassVar[Mapping[str, str]] = LACKS
     _takes_bare_rows: ClassVar[bool] = True
     # For each batch, whether it looks for a Trainer that sets no epoch; see `warn_of_one_epoch`.
     _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)
@@ -184,12 +166,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         if lacks_generator(self, asked) and (asked or self.seed or zero_is_a_seed()):
             create_generator(self, asked)
 
-    @property
-    def _joins_rows(self) -> bool:  # type: ignore[override]
-        return self.padding_free
-
     def _is_own(self, features: Any) -> bool:
-        if self.padding_free or super()._is_own(features):
+        if super()._is_own(features):
             return True
         if (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
             return True

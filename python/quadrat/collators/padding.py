@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat.collators._base import Collator, MixinCollator
+from quadrat.collators._base import MixinCollator
+from quadrat.collators.options import ColumnOptions, PaddingFreeOptions
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
@@ -18,14 +19,13 @@ from quadrat.installed.behaviour import (
     pad_warns_of_fast_tokenizers,
 )
 from quadrat.installed.imitated import PADDING, Row, code_of
-from quadrat.ops.flatten import Names
 from quadrat.planning import padded
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import LACKS, flatten, padding_free_plan
-from quadrat.planning.packed import Ways, packed_spec
+from quadrat.planning.flat import flatten, padding_free_plan
+from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -51,7 +51,7 @@ _row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
 
 
 @dataclass
-class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
+class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
     """Pad features to the longest one, or as `padding` says; replaces the transformers class.
 
     The result is that of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per column, in the
@@ -105,14 +105,6 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         {'input_ids': [[1, 2, 3, 0], [2, 0, 0, 0]], 'attention_mask': [[1, 1, 1, 0], [1, 0, 0, 0]], 'labels': [0, 1]}
     """
 
-    pad_values: Mapping[str, Any] | None = None
-    deferred: bool = False
-    trim: bool = False
-    join_columns: Sequence[str] = ()
-    pad_axes: Mapping[str, Any] | None = None
-    dtypes: Mapping[str, Any] | None = None
-    packs: Ways | None = None
-
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _explains_columns: ClassVar[bool] = False
 
@@ -128,7 +120,9 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 
 
 @dataclass
-class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorForTokenClassification):
+class DataCollatorForTokenClassification(
+    PaddingFreeOptions, MixinCollator, originals.DataCollatorForTokenClassification
+):
     """Pad features and the labels of their tokens; replaces the transformers class.
 
     Result and errors are those of `transformers.DataCollatorForTokenClassification`: one tensor per column, `[rows,
@@ -158,31 +152,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         [[7, 8, 9, 8]]
     """
 
-    pad_values: Mapping[str, Any] | None = None
-    padding_free: bool = False
-    return_position_ids: bool = True
-    return_seq_idx: bool = False
-    position_ids_start: int = 0
-    deferred: bool = False
-    kwargs_for: Names | None = None
-    align_to: int | None = None
-    total_length: int | None = None
-    continue_positions: bool = True
-    trim: bool = False
-    join_columns: Sequence[str] = ()
-    pad_axes: Mapping[str, Any] | None = None
-    dtypes: Mapping[str, Any] | None = None
-    packs: Ways | None = None
-
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
-    _lacks: ClassVar[Mapping[str, str]] = LACKS
-
-    @property
-    def _joins_rows(self) -> bool:  # type: ignore[override]
-        return self.padding_free
-
-    def _is_own(self, features: Any) -> bool:
-        return self.padding_free or super()._is_own(features)
 
     def torch_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into torch tensors."""
@@ -219,7 +189,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 
 
 @dataclass
-class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
+class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
     """Pad features, and their labels to the longest row of labels; replaces the transformers class.
 
     Result and errors are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per column,
@@ -244,14 +214,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         >>> batch["input_ids"].tolist(), batch["labels"].tolist()
         ([[1, 2, 3], [2, 0, 0]], [[2, 3], [1, -100]])
     """
-
-    pad_values: Mapping[str, Any] | None = None
-    deferred: bool = False
-    trim: bool = False
-    join_columns: Sequence[str] = ()
-    pad_axes: Mapping[str, Any] | None = None
-    dtypes: Mapping[str, Any] | None = None
-    packs: Ways | None = None
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
 
