@@ -41,7 +41,7 @@ class _Several:
         self.parts, self.padding = parts, padding
         self._joining: Joining | None = None
 
-    def plus(self, batch: Any, padding: Any) -> _Several | None:
+    def with_batch(self, batch: Any, padding: Any) -> _Several | None:
         """These and one more; None if they do not join, or are joined already."""
         if self._joining is not None or padding is not self.padding:  # which may have been set
             return None
@@ -49,7 +49,7 @@ class _Several:
             return None
         return _Several([*self.parts, tree_map(_cloned, batch)], padding)
 
-    def whole(self) -> Any:
+    def as_one_batch(self) -> Any:
         """All as one. Each is let go of when it is copied, so that memory holds little more than the result."""
         if self._joining is None:
             if len(self.parts) == 1:
@@ -164,8 +164,8 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
         if not self.do_nested_concat:
             return [*(tensors or ()), batch], arrays
         if self.ragged:
-            return tensors, self._plus_ragged(arrays, batch)
-        return self._plus(tensors, batch), arrays
+            return tensors, self._with_ragged_batch(arrays, batch)
+        return self._with_batch(tensors, batch), arrays
 
     def to_cpu_and_numpy(self) -> None:
         """Move the batches added so far to the CPU, as NumPy arrays."""
@@ -179,48 +179,48 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
         tensors, before = held
         if tensors is None:
             return held, None
-        arrays = nested_numpify(self._whole(tensors))
+        arrays = nested_numpify(self._as_one_batch(tensors))
         if self.do_nested_concat:
-            return (None, (self._plus_ragged if self.ragged else self._plus)(before, arrays)), None
+            return (None, (self._with_ragged_batch if self.ragged else self._with_batch)(before, arrays)), None
         return (None, arrays if before is None else [*before, *arrays]), None
 
-    def _plus(self, held: Any, batch: Any) -> Any:
+    def _with_batch(self, held: Any, batch: Any) -> Any:
         if held is None:
             return batch
-        if isinstance(held, _Several) and (more := held.plus(batch, self.padding_index)) is not None:
+        if isinstance(held, _Several) and (more := held.with_batch(batch, self.padding_index)) is not None:
             return more
         # The second batch, and what is not like the others, is joined at once, or refused.
-        return _Several([concat_two(self._whole(held), batch, self.padding_index)], self.padding_index)
+        return _Several([concat_two(self._as_one_batch(held), batch, self.padding_index)], self.padding_index)
 
-    def _plus_ragged(self, held: Any, batch: Any) -> Any:
+    def _with_ragged_batch(self, held: Any, batch: Any) -> Any:
         if held is None and batch is None:
             return None
         rows = held if held is None or isinstance(held, RaggedParts) else RaggedParts.of(held)
         if rows is None:
             return RaggedParts.of(batch)
-        if (more := rows.plus(batch)) is not None:
+        if (more := rows.with_batch(batch)) is not None:
             return more
-        concat_two(rows.none(), batch, self.padding_index)
+        concat_two(rows.without_rows(), batch, self.padding_index)
         raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
 
     def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
         tensors, arrays = held
         if self.ragged and self.do_nested_concat and arrays is not None:
-            whole = (arrays if isinstance(arrays, RaggedParts) else RaggedParts.of(arrays)).whole()
+            joined = (arrays if isinstance(arrays, RaggedParts) else RaggedParts.of(arrays)).as_one_batch()
         else:
-            whole = self._whole(arrays)
-        return (tensors, whole), whole
+            joined = self._as_one_batch(arrays)
+        return (tensors, joined), joined
 
     def _tensors_seen(self, held: _Held) -> tuple[_Held, Any]:
-        whole = self._whole(held[0])
-        return (whole, held[1]), whole
+        joined = self._as_one_batch(held[0])
+        return (joined, held[1]), joined
 
-    def _whole(self, held: Any) -> Any:
+    def _as_one_batch(self, held: Any) -> Any:
         """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
-        whole = held.whole() if isinstance(held, _Several | RaggedParts) else held
-        if not any(type(leaf) is Ragged for leaf in leaves_of(whole)):
-            return whole
-        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, whole)
+        joined = held.as_one_batch() if isinstance(held, _Several | RaggedParts) else held
+        if not any(type(leaf) is Ragged for leaf in leaves_of(joined)):
+            return joined
+        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, joined)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of the reference, and `ragged`."""

@@ -73,7 +73,7 @@ class DistributedTensorGatherer:
         """
         if arrays is not None:
             with self._lock:
-                self._held = self._plus(self._held, arrays)
+                self._held = self._with_arrays(self._held, arrays)
 
     def finalize(self) -> Any:
         """The arrays, `[num_samples, widest, ...]`, in the order of the data set; None when nothing was added."""
@@ -98,7 +98,7 @@ class DistributedTensorGatherer:
                 array[offset : (process + 1) * self.process_length] = array[-1]
         return copy.deepcopy(nested_truncate(held.storage, self.num_samples))  # later steps do not change it
 
-    def _plus(self, held: _Stored, arrays: Any) -> _Stored:
+    def _with_arrays(self, held: _Stored, arrays: Any) -> _Stored:
         """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
         size, offsets = self.world_size, held.offsets
         # The reference pads arrays in a list or tuple with its default, until a wider batch comes.

@@ -19,7 +19,7 @@ class _Leaf(NamedTuple):
     dtype: Any  # of all together
     width: int | None  # of the widest; None for arrays of one dimension
 
-    def plus(self, array: Any) -> _Leaf | None:
+    def with_array(self, array: Any) -> _Leaf | None:
         """With one more array: of a dtype promoted where it is as wide, as in the reference; None if it differs."""
         if type(array) is not np.ndarray or array.dtype.hasobject or (array.ndim < 2) != (self.width is None):
             return None
@@ -49,7 +49,7 @@ class _Part(NamedTuple):
 
 
 class RaggedParts(NamedTuple):
-    """Batches one after the other. `plus` returns these and one more."""
+    """Batches one after the other. `with_batch` returns these and one more."""
 
     model: Any  # a batch, with a number in place of each array
     leaves: list[_Leaf]
@@ -71,22 +71,22 @@ class RaggedParts(NamedTuple):
                 raise TypeError(f"a batch must consist of arrays; this is {type(part).__name__}")
         return cls(tree_map(lambda _: 0, batch), leaves, [parts])
 
-    def plus(self, batch: Any) -> RaggedParts | None:
+    def with_batch(self, batch: Any) -> RaggedParts | None:
         """These and one more; None where dimensions, types or keys differ from those before."""
         arrays = leaves_like(self.model, batch)
-        leaves = None if arrays is None else list(map(_Leaf.plus, self.leaves, arrays))
+        leaves = None if arrays is None else list(map(_Leaf.with_array, self.leaves, arrays))
         if arrays is None or leaves is None or None in leaves:
             return None
         added = [_Part.of(array, leaf.dtype) for array, leaf in zip(arrays, leaves, strict=True) if leaf is not None]
         return RaggedParts(self.model, leaves, [*self.parts, added])  # type: ignore[arg-type]
 
-    def none(self) -> Any:
+    def without_rows(self) -> Any:
         """These without a row."""
         shapes = [(0, *(() if leaf.width is None else (leaf.width,)), *leaf.shape) for leaf in self.leaves]
         models = iter([np.empty(shape, leaf.dtype) for shape, leaf in zip(shapes, self.leaves, strict=True)])
         return tree_map(lambda _: next(models), self.model)
 
-    def whole(self) -> Any:
+    def as_one_batch(self) -> Any:
         """All batches as one: each row is as wide as its array was."""
 
         def joined(leaf: _Leaf, parts: tuple[_Part, ...]) -> Any:

@@ -101,7 +101,7 @@ class _FeaturePad(Function):
             # The reference rounds numbers of the dtype that is this object; unpickled arrays have one of their own.
             if any(isinstance(row, np.ndarray) and row.dtype == _FLOAT64 and row.dtype is not _FLOAT64 for row in rows):
                 raise FallBack("float64 that the reference does not round", "give numpy.float32")
-        key = _Asked(main, pads, bool(masks), mask_kind, kind, extractor.feature_size > 1)
+        key = _KeyOptions(main, pads, bool(masks), mask_kind, kind, extractor.feature_size > 1)
         layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
         spec = Spec(framework, _plan, key, names, main=main, layout=layout, values=_values)
         made = spec.make(extractor, inputs, columns, counts=name is None)
@@ -226,7 +226,7 @@ def _cut(names: tuple[str, ...], columns: _core.Columns, values: Any, main: str,
     return columns
 
 
-class _Asked(NamedTuple):
+class _KeyOptions(NamedTuple):
     main: str
     pads: bool
     mask: bool

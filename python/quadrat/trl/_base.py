@@ -92,7 +92,7 @@ class PreferenceCollator(TrlCollator):
         first, facts = first_feature(features), own_facts(self)
         require_token(self.pad_token_id)
         rounded_up(0, self.pad_to_multiple_of)
-        sets, numbers = self._asked(first)
+        sets, numbers = self._rows_and_numbers(first)
         optional = (name for one in self._rows if one.optional for name in one.completions)
         either = *optional, *(one.name for one in self._numbers if one.optional)
         names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
@@ -121,7 +121,7 @@ class PreferenceCollator(TrlCollator):
             spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
         return spec.make(self, features)  # type: ignore[no-any-return]
 
-    def _asked(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+    def _rows_and_numbers(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
         """The rows and numbers of a batch that begins with this example."""
         sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
         return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
@@ -135,7 +135,7 @@ class PreferenceCollator(TrlCollator):
         return any(rows.prompt is not None for rows in self._rows)
 
     def _roles(self, features: Any) -> dict[str, Role]:
-        sets, numbers = self._asked(features[0])
+        sets, numbers = self._rows_and_numbers(features[0])
         rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
         return {**rows, **{one.name: Role.NUMBER for one in numbers}}
 
