@@ -106,13 +106,15 @@ def test_first_and_second_derivatives(name):
 
 
 def test_the_functions_compile_whole():
-    def model(values, offsets, lengths):
+    def model(values, offsets, lengths, mask):
         padded = quadrat.pad(quadrat.Ragged(values, offsets), max_length=4, padding_value=1)
-        return quadrat.unpad(padded * 2, lengths=lengths, total=5).values
+        return quadrat.unpad(padded * 2, lengths=lengths, total=5).values, quadrat.unpad(padded, mask=mask).values
 
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    values = floats(5, 2)
-    assert torch.equal(compiled(values, OFFSETS, OFFSETS.diff()), values * 2)
+    values, lengths = floats(5, 2), OFFSETS.diff()
+    doubled, kept = compiled(values, OFFSETS, lengths, torch.arange(4) < lengths[:, None])
+    assert torch.equal(doubled, values * 2)
+    assert torch.equal(kept, values)
 
 
 @pytest.mark.parametrize(
