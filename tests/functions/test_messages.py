@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import quadrat
-from quadrat.batching.token_budget import usual_max_tokens
+from quadrat.batching.token_budget import usual_sampler
 
 
 def test_reprs():
@@ -111,7 +111,7 @@ def test_are_refused(error, call, message):
         lambda rows: quadrat.PackedDataset(rows, 8),
         lambda rows: quadrat.batching.plan_shapes(rows, 8),
         lambda rows: quadrat.batching.plan_shapes(rows, 8, padded=False),
-        lambda rows: usual_max_tokens(rows, 8),
+        lambda rows: usual_sampler(rows, 8),
     ],
 )
 def test_no_rows(plan):

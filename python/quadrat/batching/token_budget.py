@@ -34,11 +34,6 @@ _TRIES = 16
 _COUNTED = 1 << 18  # rows whose steps are counted to find a usual budget
 
 
-def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
-    """The budget of `usual_sampler`."""
-    return usual_sampler(lengths, batch_size, multiple_of=multiple_of).max_tokens
-
-
 def usual_sampler(
     lengths: Any, batch_size: int, *, batches_of_a_step: int = 1, **options: Any
 ) -> TokenBudgetBatchSampler:

@@ -105,9 +105,9 @@ def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> 
         size = max(map(int, counts["rows"]))
         computed = padded(of_a_pass, shuffled(np.arange(len(of_a_pass)), size)).computed
     else:
-        from quadrat.batching.token_budget import usual_max_tokens  # which imports torch
+        from quadrat.batching.token_budget import usual_sampler  # which imports torch
 
-        budget = usual_max_tokens(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"])))
+        budget = usual_sampler(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"]))).max_tokens
         computed = padded(of_a_pass, token_budget(of_a_pass, budget)).computed
         if option == MAX_TOKENS:
             option = "--trim " * stored + f"{option} {budget}"

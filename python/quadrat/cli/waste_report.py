@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from quadrat.batching.token_budget import usual_max_tokens
+from quadrat.batching.token_budget import usual_sampler
 from quadrat.cli import waste
 from quadrat.cli.command import CommandError, console, harmless, require, say, table
 from quadrat.cli.corpus import load_tokenizer, longest_sane, open_corpus, packages_for
@@ -63,12 +63,13 @@ def examine(options: Namespace) -> waste.Report:
     max_length = options.max_length or longest_sane(tokenizer) or max(1, stored.get("longest", int(lengths.max())))
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
-    max_tokens = options.max_tokens or usual_max_tokens(truncated, options.batch_size, multiple_of)
+    size = options.batch_size
+    max_tokens = options.max_tokens or usual_sampler(truncated, size, multiple_of=multiple_of).max_tokens
     if max_tokens < multiple_of:
         raise CommandError(
             f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch fits the budget"
         )
-    sizes = {"batch_size": options.batch_size, "max_length": max_length, "max_tokens": max_tokens}
+    sizes = {"batch_size": size, "max_length": max_length, "max_tokens": max_tokens}
     rounding = {"pad_to_multiple_of": options.pad_to_multiple_of}
     ways = waste.every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
     kept = "as many as keep the number of batches (set it with --max-tokens)"
