@@ -91,6 +91,14 @@ def test_another_padding_between_batches(rows, at):
     assert picture(ours.get_arrays()) == picture(reference.get_arrays())
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_layout_and_padding_that_numpy_casts(order):
+    """A float beyond the dtype is cast as `np.full` casts it, and the result lies as the first array does."""
+    batches = [np.asarray(np.ones((2, width), np.uint8), order=order) for width in (3, 2, 4, 1, 3)]
+    expected = picture(functools.reduce(functools.partial(nested_concat, padding_index=1e6), batches))
+    assert picture(quadrat.evaluation.concat_padded(batches, 1e6)) == expected
+
+
 @pytest.mark.parametrize("arrays", [np.zeros((2, 3)), torch.zeros(2, 3), {"a": np.zeros(3)}, "ab", 3])
 def test_concat_padded_takes_batches(arrays):
     with pytest.raises(TypeError):

@@ -107,10 +107,18 @@ class Joining:
                     place[...] = array
                 else:
                     place[:, : array.shape[1]] = array
-                    place[:, array.shape[1] :] = self._padding
+                    _fill(place[:, array.shape[1] :], self._padding)
             self._left = number
             self._batches[number] = None
         return self._result
+
+
+def _fill(gaps: Any, padding: Any) -> None:
+    """Fill as `Tensor.new_full` and `np.full` do, which casts floats to ints of any size; an assignment would not."""
+    if is_tensor(gaps):
+        gaps[...] = padding
+    else:
+        np.copyto(gaps, padding, casting="unsafe")
 
 
 def _empty_for(arrays: Sequence[Any]) -> Any:
@@ -163,7 +171,8 @@ def likeness(batch: Any) -> Any:
     """A key, equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
     own = type(batch)
     if own is np.ndarray:
-        plain = not batch.dtype.hasobject and batch.dtype.isnative
+        # The results of NumPy lie as the first array does: others than rows after rows are left to it.
+        plain = not batch.dtype.hasobject and batch.dtype.isnative and batch.flags.c_contiguous
         return (own, batch.shape[1:], batch.dtype) if plain and batch.shape else None
     torch = sys.modules.get("torch")
     if torch is not None and own is torch.Tensor:
