@@ -17,18 +17,8 @@ from quadrat.masking import philox
 from quadrat.masking.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
-from quadrat.planning.facts import (
-    ABSENT,
-    ATTRIBUTE,
-    CALL,
-    ENTRY,
-    ITEMS,
-    OWN,
-    OWN_ABSENT,
-    Fact,
-    padding_facts,
-    token_facts,
-)
+from quadrat.planning import facts as fact
+from quadrat.planning.facts import Fact, padding_facts, token_facts
 from quadrat.planning.fallback import FallBack, first_feature, require_known, rounded_up, said
 from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
 from quadrat.planning.packed import packed_spec
@@ -249,24 +239,24 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[Fac
         return None
     attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
     found: list[Fact] = [
-        (OWN_ABSENT, None, method, None),
-        (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
+        (fact.OWN_ABSENT, None, method, None),
+        (fact.ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
         *length_facts(tokenizer),
         *tokens,
-        (ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
-        (ITEMS, attributes, None, tuple(attributes)),
-        *((ENTRY, special, name, value) for name, value in special.items()),
-        *((ABSENT, special, name, None) for name in attributes if name not in special),
-        *((ITEMS, value, None, tuple(value)) for value in extra),
-        (ABSENT, state, "get_special_tokens_mask", None),
-        (ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
+        (fact.ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
+        (fact.ITEMS, attributes, None, tuple(attributes)),
+        *((fact.ENTRY, special, name, value) for name, value in special.items()),
+        *((fact.ABSENT, special, name, None) for name in attributes if name not in special),
+        *((fact.ITEMS, value, None, tuple(value)) for value in extra),
+        (fact.ABSENT, state, "get_special_tokens_mask", None),
+        (fact.ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
     ]
     if "_extra_special_tokens" in state:
-        found.append((ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
+        found.append((fact.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
     if getattr(collator, "rng", "torch") == "philox":
-        found.append((OWN, None, "_quadrat_epoch", collator._shared_epoch()))
+        found.append((fact.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
     elif framework == "pt":  # probabilities are of the default dtype
-        found.append((CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
+        found.append((fact.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
     return tuple(found)
 
 
