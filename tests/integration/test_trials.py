@@ -52,10 +52,10 @@ TRIALS = [
 ]
 if HAS_TRL:
     from quadrat.integration.patch_trl import TRL
-    from quadrat.trl import padding, sft
+    from quadrat.trl import sft
 
     SWITCHES.append(TRL)
-    TRIALS += [(sft.outputs,), (padding._fill_of, 0, "0", kinds.INT64)]
+    TRIALS += [(sft.outputs,)]
 
 
 def codes_of(thing):

@@ -16,7 +16,7 @@ from quadrat.installed import imitated, originals
 from quadrat.installed.imitated import PADDING, Row
 from quadrat.planning.compared import of_reference
 from quadrat.planning.facts import PAD_ONE
-from quadrat.planning.fallback import FallBack
+from quadrat.planning.fallback import AS_FAST, OTHER_TENSORS, FallBack
 from quadrat.planning.making import Function
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
@@ -67,11 +67,11 @@ class _Conversion(Function):
         data: Any = encoding.data if type(encoding) is BatchEncoding else None
         # A `BatchEncoding` gives its values only by keys that are strings.
         if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
-            raise FallBack("a BatchEncoding of another class or framework")
+            raise FallBack("a BatchEncoding of another class or framework", OTHER_TENSORS)
         values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
         sources = {name: rows for name, rows in values.items() if _is_rows(rows)}
         if not sources:
-            raise FallBack("no value is a list of numbers or of rows")
+            raise FallBack("no value is a list of numbers or of rows", AS_FAST)
         columns, plain = _core.Columns(), interop(shares=False)
         for rows in sources.values():
             columns.add_values(rows, plain)

@@ -104,9 +104,10 @@ def _remembered(value: int | float, shown: str, side: str, multiple: int | None)
 def _plan(key: PlanKey) -> Plan:
     (shape,) = column_shapes(key.signature)
     if shape.forms & ~DEEP != TENSOR or shape.kinds.bit_count() != 1:
-        raise FallBack("tensors are not on the CPU, or differ in more than their first dimension")
+        reason = "tensors are not on the CPU, or differ in more than their first dimension"
+        raise FallBack(reason, "give tensors on the CPU that have the other dimensions in common")
     if not shape.starts:
-        raise FallBack("the first tensor is empty")  # it has a dtype of its own
+        raise FallBack("the first tensor is empty", "leave empty tensors out")  # it has a dtype of its own
     return Plan((("", 0, PAD, shape.kinds.bit_length() - 1),))
 
 
