@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,54 +130,113 @@ def doubtful(column: Column) -> Iterator[str]:
 
 def _problems(column: Column, where: str, value: Any, inside: bool = False) -> Iterator[tuple[bool, str]]:
     """The error of a value, and whether it makes the reference fail in any case. inside: it is in a row."""
-    role, is_list, size = column.role, isinstance(value, (list, tuple)), dimensions(value)
-    if value is None:
-        instead = (_GAP if inside else _NONE).get(
-            role, "give a number there, or leave the row out" if inside else _GIVE
-        )
-        yield True, f"{where} is None; {instead}"
-    elif isinstance(value, (str, bytes)):
-        yield True, f"{where} is {kind_of(value)}, which no tensor can hold; {_instead_of_text(column, inside)}"
-    elif role in _NOT_A_ROW and size == 0 and not inside:
-        yield True, f"{where} is the number {shown(value)}, {_NOT_A_ROW[role]}"
-    elif role in _NOT_A_ROW and inside and is_list:
-        yield True, f"{where} is {kind_of(value)} where a number is expected; give one flat row of numbers"
-    elif role in _NOT_A_ROW and not inside and (size or 0) > 1 and (is_list or column.name != "attention_mask"):
-        # The reference stacks attention masks of more dimensions.
-        if role is not Role.FRAMES or size != 2:
-            yield True, f"{where} {_nested(value, role)}"
-    elif is_list and not _is_good(value, role):
+    given = _Value(column, value, inside)
+    problem = next((one for one in _PROBLEMS if column.role in one.roles and one.is_of(given)), None)
+    if problem is not None:
+        text = problem.text(given)
+        yield from () if text is None else [(problem.is_certain, f"{where} {text}")]
+    elif given.is_list and not _is_good(value, column.role):
         gaps = column.name == "word_ids"  # special tokens are of no word
         for position, element in ((p, one) for p, one in enumerate(value) if not gaps or one is not None):
             yield from _problems(column, f"{where}, position {position}", element, inside=True)
-    elif (said := _of_a_wrong_dtype(role, value)) is not None:
-        yield role is not Role.TOKENS, f"{where} holds {str(value.dtype).removeprefix('torch.')} numbers, {said}"
-    elif role in (Role.TOKENS, Role.FLAT) and isinstance(value, float):
-        are, one = ("token ids", "token") if role is Role.TOKENS else ("labels", "label")
-        yield False, f"{where} is the float {value}, and {are} are ints; give [int({one}) for {one} in row]"
-    elif isinstance(value, int) and not _fits_int64(value):
-        yield True, f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
-    elif not is_list and (problem := _of_another_type(column, value, inside)) is not None:
-        yield False, f"{where} is {kind_of(value)}, {problem}"
 
 
-def _of_a_wrong_dtype(role: Role, value: Any) -> str | None:
-    dtype = str(getattr(value, "dtype", ""))
-    if role in (Role.SAMPLES, Role.FRAMES) and "bfloat16" in dtype:
-        return "which NumPy does not have; give row.float()"
-    to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
-    if role is Role.TOKENS and "float" in dtype:
-        return f"and token ids are ints; give {to_ints}"
-    return None
+class _Value(NamedTuple):
+    column: Column
+    value: Any
+    inside: bool
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, (list, tuple))
+
+    @property
+    def size(self) -> int:
+        return dimensions(self.value) or 0
+
+    @property
+    def is_number(self) -> bool:
+        return dimensions(self.value) == 0
+
+    @property
+    def dtype(self) -> str:
+        return str(getattr(self.value, "dtype", "")).removeprefix("torch.")
 
 
-def _of_another_type(column: Column, value: Any, inside: bool) -> str | None:
-    unknown = dimensions(value) is None
-    if column.role in (Role.LABEL, Role.CHOICE) and dimensions(value) == 0 and value != value:  # noqa: PLR0124 - NaN
-        return f"NaN, which `datasets` makes of null in this format; {_NONE.get(column.role, _GIVE)}"
-    if not inside and (unknown or column.role in _NOT_A_ROW) and (form := fast_form(value)) is not None:
-        return f"not a list, array or tensor of numbers; give {form}"
-    return f"which no tensor can hold; {_removal(column)}" if unknown else None
+class _Problem(NamedTuple):
+    roles: Container[Role]
+    is_of: Callable[[_Value], bool]
+    text: Callable[[_Value], str | None]  # None: there is no problem after all
+    is_certain: bool = True  # whether the reference fails in any case
+
+
+def _text_of_none(given: _Value) -> str:
+    role = given.column.role
+    if given.inside:
+        return f"is None; {_GAP.get(role, 'give a number there, or leave the row out')}"
+    return f"is None; {_NONE.get(role, _GIVE)}"
+
+
+def _text_of_float(given: _Value) -> str:
+    are, one = ("token ids", "token") if given.column.role is Role.TOKENS else ("labels", "label")
+    return f"is the float {given.value}, and {are} are ints; give [int({one}) for {one} in row]"
+
+
+def _text_of_float_tokens(given: _Value) -> str:
+    to_ints = "row.long()" if is_tensor(given.value) else "row.astype('int64')"
+    return f"holds {given.dtype} numbers, and token ids are ints; give {to_ints}"
+
+
+def _text_of_another_type(given: _Value) -> str | None:
+    column, value = given.column, given.value
+    is_kind, unknown = f"is {kind_of(value)},", dimensions(value) is None
+    if column.role in (Role.LABEL, Role.CHOICE) and given.is_number and value != value:  # noqa: PLR0124 - NaN
+        return f"{is_kind} NaN, which `datasets` makes of null in this format; {_NONE.get(column.role, _GIVE)}"
+    if not given.inside and (unknown or column.role in _NOT_A_ROW) and (form := fast_form(value)) is not None:
+        return f"{is_kind} not a list, array or tensor of numbers; give {form}"
+    return f"{is_kind} which no tensor can hold; {_removal(column)}" if unknown else None
+
+
+def _is_nested(given: _Value) -> bool:
+    # The reference stacks attention masks of more dimensions.
+    return not given.inside and given.size > 1 and (given.is_list or given.column.name != "attention_mask")
+
+
+_ALL = frozenset(Role)
+# The first that a value has is told.
+_PROBLEMS = (
+    _Problem(_ALL, lambda given: given.value is None, _text_of_none),
+    _Problem(
+        _ALL,
+        lambda given: isinstance(given.value, (str, bytes)),
+        lambda given: f"is {kind_of(given.value)}, which no tensor can hold; {_instead_of_text(*given[::2])}",
+    ),
+    _Problem(
+        _NOT_A_ROW,
+        lambda given: given.is_number and not given.inside,
+        lambda given: f"is the number {shown(given.value)}, {_NOT_A_ROW[given.column.role]}",
+    ),
+    _Problem(
+        _NOT_A_ROW,
+        lambda given: given.is_list and given.inside,
+        lambda given: f"is {kind_of(given.value)} where a number is expected; give one flat row of numbers",
+    ),
+    _Problem({Role.FRAMES}, lambda given: _is_nested(given) and given.size == 2, lambda given: None),
+    _Problem(_NOT_A_ROW, _is_nested, lambda given: _nested(given.value, given.column.role)),
+    _Problem(
+        {Role.SAMPLES, Role.FRAMES},
+        lambda given: given.dtype == "bfloat16",
+        lambda given: "holds bfloat16 numbers, which NumPy does not have; give row.float()",
+    ),
+    _Problem({Role.TOKENS}, lambda given: "float" in given.dtype, _text_of_float_tokens, is_certain=False),
+    _Problem({Role.TOKENS, Role.FLAT}, lambda given: isinstance(given.value, float), _text_of_float, is_certain=False),
+    _Problem(
+        _ALL,
+        lambda given: isinstance(given.value, int) and not _fits_int64(given.value),
+        lambda given: f"is {shown(given.value)}, beyond int64; give a number from -2**63 to 2**63 - 1",
+    ),
+    _Problem(_ALL, lambda given: not given.is_list, _text_of_another_type, is_certain=False),
+)
 
 
 def _is_good(row: Sequence[Any], role: Role) -> bool:
