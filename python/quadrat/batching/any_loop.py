@@ -152,11 +152,11 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         if len(outputs) != len(self):
             raise ValueError(f"{len(outputs)} outputs for {len(self)} batches: give one for each, in their order")
         if self.world_size == 1:
-            return Restoring(self._count, numbers, numbers, padding_value).whole(outputs)
+            return Restoring(self._count, numbers, numbers, padding_value).restored(outputs)
         # Joined before they are sent: an output may be a view of a larger tensor.
         ends = np.cumsum([*map(len, numbers)])
         places = np.split(np.arange(ends[-1]), ends[:-1])
-        joined = Restoring(int(ends[-1]), places, numbers, padding_value).whole(outputs)
+        joined = Restoring(int(ends[-1]), places, numbers, padding_value).restored(outputs)
         parts: list[Any] = [None] * self.world_size
         distributed = _require_processes(self.world_size, self.rank)
         import torch
@@ -166,7 +166,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         # Its own first, on whose device the results are.
         parts[self.rank], ranks = joined, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
         numbers = [np.concatenate(self._of_rank(rank)) for rank in ranks]
-        return Restoring(self._count, numbers, numbers, padding_value).whole([parts[rank] for rank in ranks])
+        return Restoring(self._count, numbers, numbers, padding_value).restored([parts[rank] for rank in ranks])
 
     def _batch(self, at: int) -> tuple[IntArray, Any]:
         numbers = self.row_numbers[at].copy()

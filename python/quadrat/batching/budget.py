@@ -89,7 +89,7 @@ class AttentionCost:
         how = str(getattr(text, "_attn_implementation", None))
         skips = any(name in how for name in _SKIPPING)
         if not hasattr(model, "named_modules") or text is not config:
-            model = _made(text, "eager" if skips else None)
+            model = _model_of_config(text, "eager" if skips else None)
         crossover = _multiplied(model, text) / (2 * (full + windowed) * heads * size)
         how = how if skips else str(getattr(model.config, "_attn_implementation", None))
         if how == "eager" or (how == "sdpa" and any(getattr(text, name, 0) for name in _DROPOUTS) and _on_cpu(model)):
@@ -128,7 +128,7 @@ def attention_of(given: Any) -> AttentionCost | None:
     return cost
 
 
-def _made(text: Any, attention: str | None = None) -> Any:
+def _model_of_config(text: Any, attention: str | None = None) -> Any:
     """A model of a config, without memory for its parameters."""
     with needs("AttentionCost.of"):
         import torch

@@ -13,7 +13,7 @@ from quadrat import _core
 from quadrat.batching._epoch import random_order
 from quadrat.batching.budget import MOST_ROWS, AttentionCost, Budget, attention_of, histogram
 from quadrat.batching.lengths import lengths_of
-from quadrat.ops._padding import whole
+from quadrat.ops._padding import as_int
 from quadrat.ops._philox import number_below
 from quadrat.support.arrays import IntArray
 
@@ -47,8 +47,8 @@ class ShapePlan:
 
     def __post_init__(self) -> None:
         """Raises TypeError unless shapes are of ints, and ValueError unless there are some, by rising width."""
-        widths = [whole(width, "the width of a shape") for _, width in self.shapes]
-        rows = [whole(rows, "the rows of a shape") for rows, _ in self.shapes]
+        widths = [as_int(width, "the width of a shape") for _, width in self.shapes]
+        rows = [as_int(rows, "the rows of a shape") for rows, _ in self.shapes]
         if not widths or widths != sorted(set(widths)) or min(widths + rows) < 1:
             raise ValueError(f"shapes must be (rows, width) by rising width, not {self.shapes}")
         if not self.longest:

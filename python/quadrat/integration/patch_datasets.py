@@ -50,7 +50,7 @@ def patch_datasets() -> Patch:
     return Patch("data.patch_datasets", DATASETS)
 
 
-def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
+def _rows_of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
     """The reader of rows in place of `datasets`, the last one if it holds; None where `datasets` reads them."""
     if not reads_as_datasets(dataset, _getitem, dataset._format_type):
         return None
@@ -62,7 +62,7 @@ def _of(dataset: Any, stored: StoredRows | None) -> StoredRows | None:
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
     if (known := _stored.get(self)) is None or not known.skips_batch():
         try:
-            stored = _of(self, known) if len(keys) else None
+            stored = _rows_of(self, known) if len(keys) else None
             if stored is not None and min(keys) >= 0 and (rows := stored.rows(keys)) is not None:
                 return rows
         except (IndexError, TypeError, ValueError):  # `datasets` reads a slice, say, and raises its own error
@@ -79,7 +79,7 @@ def _getitem(self: Any, key: Any) -> Any:
 
             raise_saying(error, _null_among(self, key) if "'NoneType' object" in str(error) else None)
     if ((known := _stored.get(self)) is None or not known.skips_row()) and 0 <= key < 2**63:
-        stored = _of(self, known)
+        stored = _rows_of(self, known)
         try:
             if stored is not None and (row := stored.row(key)) is not None:
                 return row

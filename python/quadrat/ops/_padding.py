@@ -79,9 +79,9 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> An
 def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multiple_of: int | None) -> int:
     """The padded length, in tokens; `longest` is a row and its length. Raises TypeError and ValueError."""
     row, tokens = longest
-    width = tokens if max_length is None else whole(max_length, "max_length")
+    width = tokens if max_length is None else as_int(max_length, "max_length")
     if pad_to_multiple_of is not None:
-        pad_to_multiple_of = whole(pad_to_multiple_of, "pad_to_multiple_of")
+        pad_to_multiple_of = as_int(pad_to_multiple_of, "pad_to_multiple_of")
         if pad_to_multiple_of <= 0:
             raise ValueError(f"pad_to_multiple_of must be positive, not {pad_to_multiple_of}")
         width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
@@ -93,7 +93,7 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
     return width
 
 
-def whole(value: Any, name: str) -> int:
+def as_int(value: Any, name: str) -> int:
     """An integer as an int. Raises TypeError for others, bools and floats among them."""
     try:
         if not isinstance(value, bool):

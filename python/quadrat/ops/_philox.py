@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.ops._padding import whole
+from quadrat.ops._padding import as_int
 from quadrat.support.arrays import as_numpy
 from quadrat.support.columns import explain
 from quadrat.support.kinds import INT64
@@ -49,7 +49,7 @@ def epoch_of(epoch: Any) -> int:
 
 def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
     """An int from `first` to before `end`. Raises TypeError or ValueError for others."""
-    number = whole(value, name)
+    number = as_int(value, name)
     if not first <= number < end:
         powers = {2**bits - less: f"2**{bits}" + " - 1" * less for bits in (32, 48, 61, 62, 63, 64) for less in (0, 1)}
         raise ValueError(f"{name} must be from {first} to {powers.get(end - 1, end - 1)}, not {number}")

@@ -23,7 +23,7 @@ class Restoring(NamedTuple):  # where the rows of batches go
     numbers: Sequence[IntArray]  # of the rows, for errors
     padding: Any
 
-    def whole(self, outputs: Sequence[Any], name: str = "output") -> Any:
+    def restored(self, outputs: Sequence[Any], name: str = "output") -> Any:
         """The outputs as one, in the structure of the first. Raises TypeError or ValueError unless each row has one."""
         first, structure = outputs[0], _structure(outputs[0])
         for rows, output in zip(self.numbers, outputs, strict=True):
@@ -32,7 +32,7 @@ class Restoring(NamedTuple):  # where the rows of batches go
                 raise TypeError(f"{name} is {said}: each batch must give the same")
         if isinstance(first, (Mapping, tuple)):
             keys = list(first) if isinstance(first, Mapping) else range(len(first))
-            return _like(first, {key: self.whole([one[key] for one in outputs], f"{name}[{key!r}]") for key in keys})
+            return _like(first, {key: self.restored([one[key] for one in outputs], f"{name}[{key!r}]") for key in keys})
         if first is None and name != "output":
             return None
         for rows, output in zip(self.numbers, outputs, strict=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops._device import bits_of_padding
-from quadrat.ops._padding import AS_ROWS, Output, output_of, whole
+from quadrat.ops._padding import AS_ROWS, Output, as_int, output_of
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
@@ -89,14 +89,14 @@ def align(
         >>> made.position_ids
         array([0, 1, 2, 3, 0, 1, 2, 3])
     """
-    if whole(pad_to_multiple_of, "pad_to_multiple_of") <= 0:
+    if as_int(pad_to_multiple_of, "pad_to_multiple_of") <= 0:
         raise ValueError(f"pad_to_multiple_of must be positive, not {pad_to_multiple_of}")
     fills = list(padding_value) if isinstance(padding_value, (tuple, list)) else [padding_value] * len(columns)
     if len(fills) != len(columns):
         raise ValueError(f"there are {len(columns)} columns and {len(fills)} padding values")
     for number, column in enumerate(columns):
         require_array(column, f"column {number}")
-    start = whole(position_ids_start, "position_ids_start")
+    start = as_int(position_ids_start, "position_ids_start")
     how = Placement(pad_to_multiple_of, total_length, start, bool(continue_positions))
     if on_gpu(cu_seqlens) or any(map(on_gpu, columns)):
         require_offsets(cu_seqlens)
@@ -125,7 +125,7 @@ class Placement(NamedTuple):
         """The length of the result, where the places take `needed`. Raises ValueError and OverflowError."""
         total = -(-needed // self.rounding) * self.rounding
         if self.total_length is not None:
-            total = whole(self.total_length, "total_length")
+            total = as_int(self.total_length, "total_length")
         if max(needed, total) >= _INT32:
             raise OverflowError(f"{max(needed, total)} tokens are more than int32 cu_seqlens can hold")
         if self.align_to and total % self.align_to:

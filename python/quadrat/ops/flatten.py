@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 from quadrat.ops import _device
-from quadrat.ops._padding import AS_ROWS, Output, whole
+from quadrat.ops._padding import AS_ROWS, Output, as_int
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
@@ -142,13 +142,13 @@ def flatten(
         raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
     check_names(kwargs_for)
     multiple = pad_to_multiple_of
-    if align_to is not None and whole(align_to, "align_to") <= 0:
+    if align_to is not None and as_int(align_to, "align_to") <= 0:
         raise ValueError(f"align_to must be positive, not {align_to}")
-    if multiple is not None and whole(multiple, "pad_to_multiple_of") <= 0:
+    if multiple is not None and as_int(multiple, "pad_to_multiple_of") <= 0:
         raise ValueError(f"pad_to_multiple_of must be positive, not {multiple}")
     if multiple is not None and multiple % (align_to or 1):
         raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {multiple}")
-    start, rounding = whole(position_ids_start, "position_ids_start"), multiple or align_to or 1
+    start, rounding = as_int(position_ids_start, "position_ids_start"), multiple or align_to or 1
     how = Placement(align_to or 0, total_length, start, bool(continue_positions), rounding)
     made: Any
     if (ragged := _device.rows_on_gpu(rows)) is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.ops._padding import Side, copied, is_left, unpad_here, whole
+from quadrat.ops._padding import Side, as_int, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
@@ -58,7 +58,7 @@ def unpad(
         raise ValueError(f"padded must have rows and tokens, but has {padded.ndim} dimension(s)")
     if (lengths is None) == (mask is None):
         raise ValueError("give either lengths or a mask")
-    left, total = is_left(padding_side), None if total is None else whole(total, "total")
+    left, total = is_left(padding_side), None if total is None else as_int(total, "total")
     if mask is not None:
         return _unpad_by_mask(padded, mask)
     require_plain(lengths, "lengths")

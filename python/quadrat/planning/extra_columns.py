@@ -214,7 +214,7 @@ def add_extra_columns(
     tokens = [len(feature[_main_of(collator)]) for feature in features]
     for name in names:
         if name in dict(own.axes):
-            made |= _made(collator, name, features, framework, width)
+            made |= _padded_on_axes(collator, name, features, framework, width)
             continue
         rows, value = [feature[name] for feature in features], pad_values[name]
         try:
@@ -247,7 +247,7 @@ def joined_columns(collator: Any, features: Any, framework: Framework) -> dict[s
     made: dict[str, Any] = {}
     for name in OwnColumns.of(collator).joined:
         if any(isinstance(one, Mapping) and one.get(name) is not None for one in features):
-            made |= _made(collator, name, features, framework)
+            made |= _padded_on_axes(collator, name, features, framework)
     return made
 
 
@@ -268,7 +268,7 @@ def _in_order(batch: Any, made: dict[str, Any], first: Any, own: OwnColumns, lab
     return batch
 
 
-def _made(collator: Any, name: str, features: Any, framework: Framework, width: int = 0) -> dict[str, Any]:
+def _padded_on_axes(collator: Any, name: str, features: Any, framework: Framework, width: int = 0) -> dict[str, Any]:
     """The outputs of one column of join_columns or pad_axes. Raises ValueError, which names the row."""
     own = OwnColumns.of(collator)
     numbers = [number for number, one in enumerate(features) if name not in own.joined or one.get(name) is not None]

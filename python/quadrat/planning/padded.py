@@ -50,7 +50,7 @@ class LabelColumn(NamedTuple):
     optional: bool = False
     refusal: Why | None = None  # why batches with labels fall back
 
-    def found(self, names: tuple[str, ...]) -> str | None:
+    def name_in(self, names: tuple[str, ...]) -> str | None:
         """The name of the column."""
         return next((name for name in self.names if name in names), None)
 
@@ -206,7 +206,7 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
     given = getattr(collator, "pad_values", None) or {}
     values |= {**pack_values(key), **given, **options.own.values(given, names.index(options.main))}
     if options.label is not None:
-        values[options.label.output or options.label.found(names)] = label_value if type(label_value) is int else None
+        values[options.label.output or options.label.name_in(names)] = label_value if type(label_value) is int else None
     return values
 
 
@@ -257,7 +257,7 @@ def padded_plan(key: PlanKey) -> Plan:
     names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
     own, label = options.own, options.label
     extra = {*dict(own.pads), *own.joined}
-    labels = None if label is None else label.found(names)
+    labels = None if label is None else label.name_in(names)
     main, arrays = _main_of(key, shapes)
     read = columns_read(key, shapes, extra)
     steps: list[col.Step] = []

@@ -24,7 +24,7 @@ def _code(trainer: type, module: Any, name: str) -> Any:
     return getattr(trainer, name, None) or getattr(module, name, None)
 
 
-def _found(trainer: str, part: str) -> dict[str, Any]:
+def _code_of(trainer: str, part: str) -> dict[str, Any]:
     module = _MODULES[trainer]
     found = {name: _code(getattr(module, trainer), module, name) for name in _NAMES[part]}
     missing = [f"trl.{name}" for name, code in found.items() if code is None]
@@ -34,7 +34,7 @@ def _found(trainer: str, part: str) -> dict[str, Any]:
     return found
 
 
-_FOUND = {(trainer, part): _found(trainer, part) for trainer in _MODULES for part in _NAMES}
+_CODE = {(trainer, part): _code_of(trainer, part) for trainer in _MODULES for part in _NAMES}
 
 
 def unlike_tested(trainer: type, part: str) -> str | None:
@@ -42,7 +42,7 @@ def unlike_tested(trainer: type, part: str) -> str | None:
     if imitated.trusted():
         return None
     base = next(one.__name__ for one in trainer.__mro__ if one.__name__ in _MODULES)
-    for name, code in _FOUND[base, part].items():
+    for name, code in _CODE[base, part].items():
         if _code(trainer, _MODULES[base], name) is not code:
             why = f"`{name}` of {trainer.__name__} is not that of TRL"
             warnings.warn(f"{why}: what depends on it stays as it is", stacklevel=2)

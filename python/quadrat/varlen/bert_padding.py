@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from quadrat.ops._padding import whole
+from quadrat.ops._padding import as_int
 from quadrat.ops._tokens import launched_layout
 from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support.extras import needs
@@ -228,7 +228,7 @@ def _shape(**sizes: Any) -> tuple[Any, ...]:
     for name, size in sizes.items():
         # While torch records, a size may be a symbol, which must stay one.
         if type(size) is not int and (isinstance(size, float) or not recording()):
-            sizes[name] = whole(size, name)
+            sizes[name] = as_int(size, name)
     return tuple(sizes.values())
 
 

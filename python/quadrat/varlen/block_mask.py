@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.ops._padding import whole
+from quadrat.ops._padding import as_int
 from quadrat.ops.aligned import column_of, run_flat
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.columns import SEQUENCES, BatchLayout
@@ -82,7 +82,7 @@ def document_block_mask(
 
     size = _block_size(block_size)
     if window is not None:
-        window = min(whole(window, "window"), _MOST)  # beyond it a window changes nothing
+        window = min(as_int(window, "window"), _MOST)  # beyond it a window changes nothing
         if window < 1:
             raise ValueError(f"window must be positive, not {window}: a token sees itself at least")
     target = torch.device(getattr(cu_seqlens, "device", "cpu") if device is None else device)
@@ -99,14 +99,14 @@ def document_block_mask(
 
 def _block_size(given: int | _Pair) -> _Pair:
     sizes = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
-    if len(sizes) != 2 or any(whole(size, "block_size") < 1 for size in sizes):
+    if len(sizes) != 2 or any(as_int(size, "block_size") < 1 for size in sizes):
         raise ValueError(f"block_size must be a positive int, or two of them, not {given!r}")
     return int(sizes[0]), int(sizes[1])
 
 
 def _bounds(cu_seqlens: Any, total_length: int | None) -> tuple[Any, int]:
     """Where the documents begin, int64, and the total; boundaries in host memory are a checked copy."""
-    total = None if total_length is None else whole(total_length, "total_length")
+    total = None if total_length is None else as_int(total_length, "total_length")
     if on_gpu(cu_seqlens):
         require_offsets(cu_seqlens)
         return cu_seqlens.detach().long(), int(cu_seqlens[-1]) if total is None else total

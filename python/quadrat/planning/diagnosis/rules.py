@@ -304,8 +304,8 @@ def _uneven(column: Column, remedy: str) -> Iterator[str]:
             yield f"{column.place(row)} holds rows of different lengths; {remedy}"
         if shape != first:
             yield (
-                f"column '{column.name}' is ragged and not padded here: {column.at(0)} {_has(first)}, "
-                f"{column.at(row)} {_has(shape)}; {remedy}"
+                f"column '{column.name}' is ragged and not padded here: {column.row_in_words(0)} {_has(first)}, "
+                f"{column.row_in_words(row)} {_has(shape)}; {remedy}"
             )
 
 

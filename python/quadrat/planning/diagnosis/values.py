@@ -70,13 +70,13 @@ class Column(NamedTuple):
     role: Role
     choices: int = 0  # of each example, whose rows these are; 0: each row is an example
 
-    def at(self, row: int) -> str:
+    def row_in_words(self, row: int) -> str:
         """Which row, in words."""
         return f"row {row // self.choices}, choice {row % self.choices}" if self.choices else f"row {row}"
 
     def place(self, row: int) -> str:
         """Where a value stands, in words."""
-        return f"column '{self.name}', {self.at(row)}" if self.name else self.at(row)
+        return f"column '{self.name}', {self.row_in_words(row)}" if self.name else self.row_in_words(row)
 
 
 def shown(value: Any) -> str:
