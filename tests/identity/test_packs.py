@@ -216,3 +216,34 @@ def test_positions_of_several_axes_stay(name, options):
     batch = samples.make(quadrat, name, packs="numbers", **padded, **options)(rows)
     assert batch["attention_mask"].tolist() == [[1, 3, 3, 3], [1, 1, 0, 0]]
     assert batch["position_ids"][:, 1].tolist() == [[0, 1, 0, 0], [2, 3, 0, 0], [4, 5, 0, 0]]
+
+
+@given(
+    counts=st.lists(st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=3),
+    form=st.sampled_from(["list", "array", "tensor"]),
+)
+def test_joined_columns_of_lists_of_rows(counts, form):
+    """The images of all rows, in their order; rows may have none."""
+    make = {"list": np.ndarray.tolist, "array": np.asarray, "tensor": torch.from_numpy}[form]
+    number = itertools.count(1)
+    packs: list[list[dict[str, Any]]] = [[{"input_ids": [5, 6]} for _ in pack] for pack in counts]
+    images = []
+    for pack, sizes in zip(packs, counts, strict=True):
+        for row, size in zip(pack, sizes, strict=True):
+            if size is not None:
+                images.append(np.full((size, 2), next(number), np.float32))
+                row["x"] = make(images[-1])
+    collator = samples.make(quadrat, "DataCollatorWithPadding", packs="numbers", join_columns=("x",))
+    batch = collator(packs)
+    if not images or (form == "list" and not any(map(len, images))):
+        assert "x" not in batch or batch["x"].numel() == 0
+    else:
+        assert torch.equal(batch["x"].float(), torch.from_numpy(np.concatenate(images)))
+    assert batch["attention_mask"].max() == max(map(len, counts))
+
+
+def test_shapes_of_joined_columns_that_disagree():
+    packs = [[{"input_ids": [5], "x": np.ones((1, 2))}, {"input_ids": [6], "x": np.ones((2, 3))}]]
+    collator = samples.make(quadrat, "DataCollatorWithPadding", packs="numbers", join_columns=("x",))
+    with pytest.raises(ValueError, match=r"'x', row 1 has the shape \(2, 3\) and row 0 \(1, 2\)"):
+        collator(packs)

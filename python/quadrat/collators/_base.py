@@ -63,7 +63,7 @@ class Collator(Remembering):
 
     def _normalise(self, features: Any) -> Any:
         if self.packs is not None:
-            features = joined_packs(features)
+            features = joined_packs(features, tuple(self.join_columns or ()))
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
