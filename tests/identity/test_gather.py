@@ -16,8 +16,7 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from support import compare
-from support.compare import frozen as picture
-from support.nested import Pair, filled, leaves, overwritten, structures
+from support.nested import Pair, filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
@@ -95,8 +94,8 @@ def test_another_padding_between_batches(rows, at):
 def test_layout_and_padding_that_numpy_casts(order):
     """A float beyond the dtype is cast as `np.full` casts it, and the result lies as the first array does."""
     batches = [np.asarray(np.ones((2, width), np.uint8), order=order) for width in (3, 2, 4, 1, 3)]
-    expected = picture(functools.reduce(functools.partial(nested_concat, padding_index=1e6), batches))
-    assert picture(quadrat.evaluation.concat_padded(batches, 1e6)) == expected
+    expected = compare.frozen(functools.reduce(functools.partial(nested_concat, padding_index=1e6), batches))
+    assert compare.frozen(quadrat.evaluation.concat_padded(batches, 1e6)) == expected
 
 
 @pytest.mark.parametrize("arrays", [np.zeros((2, 3)), torch.zeros(2, 3), {"a": np.zeros(3)}, "ab", 3])

@@ -13,7 +13,7 @@ from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
 from quadrat.evaluation.containers import EvalLoopContainer
-from support.compare import frozen as picture
+from support.nested import picture
 from support.trainer import arguments, tiny
 
 LABELS = 3

@@ -10,9 +10,9 @@ import torch
 from transformers import trainer_pt_utils
 
 import quadrat
-from support.compare import frozen as picture
 from support.interrupts import Moments, some
 from support.isolated import python
+from support.nested import picture
 
 MOMENTS = 120
 
