@@ -48,7 +48,7 @@ std::int64_t Execution::placed(const Column& column) const {
 Status Execution::read_documents() {
     const auto index = static_cast<std::size_t>(layout_.seq_lengths);
     const Column &column = columns_.at(index), &rows = columns_.at(0);
-    // An empty document is no sequence of a flat batch, and TRL counts the positions of the next ones on from it.
+    // Flat batches have no empty sequences. TRL does not restart positions after an empty document.
     const bool all_have_tokens = plan_.steps.front().action == Action::join || !layout_.continue_positions;
     const std::int64_t least = all_have_tokens ? 1 : 0;
     documents_.resize(static_cast<std::size_t>(column.total));

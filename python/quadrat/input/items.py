@@ -128,7 +128,7 @@ def joined_packs(features: Any, below: Sequence[str] = ()) -> Any:
 
 
 def _put_below(name: str, parts: list[Any], begin: int, end: int) -> Any:
-    """What rows of one pack hold, along their first axis; None where no row holds any. Raises ValueError."""
+    """Join the values of the rows of a pack along their first axis; None if no row has one. Raises ValueError."""
     held = [row for row in range(begin, end) if parts[row] is not None]
     if len(held) < 2:
         return parts[held[0]] if held else None

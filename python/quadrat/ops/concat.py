@@ -138,7 +138,7 @@ def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
 
 
 def leaves_of(batch: Any) -> Iterator[Any]:
-    """What lies in lists, tuples and mappings, in their order."""
+    """The leaves of nested lists, tuples and mappings, in order."""
     if isinstance(batch, (list, tuple, Mapping)):
         for part in batch.values() if isinstance(batch, Mapping) else batch:
             yield from leaves_of(part)

@@ -55,7 +55,7 @@ class Options(Remembering):
 
     @property
     def run(self) -> Any:
-        """What makes known batches, see `Recipes` in plan/recipe.hpp; None before the first one."""
+        """The function that makes known batches (`Recipes` in plan/recipe.hpp); None before the first batch."""
         return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
 
     def plan(self, rows: Any) -> Any:
@@ -109,7 +109,7 @@ class Function:
         raise NotImplementedError
 
     def hint(self, why: Why, given: Any) -> str | None:
-        """What to add to an error of the reference. why: quadrat falls back."""
+        """A hint for the error of the reference, or None. why: the reason to fall back."""
 
     def call(self, given: Any, options: Any) -> Any:
         """The result; the reference's where the code is unknown, where `look` or `write` fall back, or to compare."""

@@ -50,7 +50,7 @@ def pack_steps(key: PlanKey, read: dict[str, col.ColumnShape], main: int, others
 
 
 def pack_values(key: PlanKey) -> dict[str, Any]:
-    """What these steps write, by output: see `Action` in csrc/bindings/plan/execute.hpp."""
+    """The values that `pack_steps` write, by output; `Action` in csrc/bindings/plan/execute.hpp describes them."""
     way, given = key.options.packs, _MASK in key.names
     if way is None:
         return {}

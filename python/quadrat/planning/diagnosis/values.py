@@ -209,7 +209,9 @@ _PROBLEMS = (
     _Problem(
         _ALL,
         lambda given: isinstance(given.value, (str, bytes)),
-        lambda given: f"is {kind_of(given.value)}, which no tensor can hold; {_instead_of_text(*given[::2])}",
+        lambda given: (
+            f"is {kind_of(given.value)}, which no tensor can hold; {_instead_of_text(given.column, given.inside)}"
+        ),
     ),
     _Problem(
         _NOT_A_ROW,
