@@ -43,4 +43,3 @@ trainer.train()
 steps = len(sampler) // 2
 epochs = [trainer.seen[first : first + steps] for first in range(0, len(trainer.seen), steps)]
 torch.save(epochs, FOLDER / f"{os.environ['RANK']}.pt")
-torch.distributed.destroy_process_group()  # a process that ends with its threads running may abort

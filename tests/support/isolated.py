@@ -57,7 +57,8 @@ def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
 def in_two(script: str, *arguments: object, seconds: float = 300) -> str:
     """What two processes of `torchrun` print that run a script of `tests/support`."""
     torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2
-    return python(*torchrun, Path(__file__).parent / script, *arguments, seconds=seconds)
+    here = Path(__file__).parent
+    return python(*torchrun, here / "one_of_two.py", here / script, *arguments, seconds=seconds)
 
 
 def words(program: str) -> list[str]:

@@ -58,4 +58,3 @@ def main():
 
 
 main()
-torch.distributed.destroy_process_group()  # of which no model holds threads: a process that ends with them may abort

@@ -35,4 +35,3 @@ if __name__ == "__main__":
             rest = train(place, stream, resume=True, **options)
             assert first.record + rest.record == whole.record, (stream, options, stop)
             assert first.epochs + rest.epochs == whole.epochs
-    torch.distributed.destroy_process_group()
