@@ -20,13 +20,13 @@ from quadrat.installed.behaviour import (
 )
 from quadrat.installed.imitated import PADDING, Row, code_of
 from quadrat.planning import padded
-from quadrat.planning.conversion import faster_reference
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, padding_free_plan
 from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions
+from quadrat.planning.pads_by_lists import faster_reference
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
 

@@ -17,12 +17,13 @@ from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
 from quadrat.planning.compared import of_reference
-from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
+from quadrat.planning.conversion import framework_of
 from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer, raise_saying
 from quadrat.planning.making import Options
 from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
+from quadrat.planning.pads_by_lists import by_lists, first_value, is_of_luke
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
