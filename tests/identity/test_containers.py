@@ -61,18 +61,10 @@ class Empty(dict):
         return {}.keys()
 
 
-def with_numbers(row):
-    return defaultdict(int, row)
-
-
-def encoding_with_lists(row):
-    return encoding_around(with_lists(row))
-
-
 CARRIERS = [
-    *(dict, with_lists, with_numbers, Missing, UserMissing, Inserting, UserDict, Wrapped, Augmenting, Doubling),
-    *(Hiding, Reordered, OrderedDict, Empty, BatchEncoding, Encoding, encoding_with_lists, types.MappingProxyType),
-    *(ChainMap, Counter),
+    *(dict, with_lists, Missing, UserMissing, Inserting, UserDict, Wrapped, Augmenting, Doubling, ChainMap, Counter),
+    *(Hiding, Reordered, OrderedDict, Empty, BatchEncoding, Encoding, types.MappingProxyType),
+    *(lambda row: defaultdict(int, row), lambda row: encoding_around(with_lists(row))),
 ]
 
 

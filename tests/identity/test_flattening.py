@@ -138,14 +138,6 @@ def test_of_two_errors_the_first_row_s_is_raised(return_position_ids):
         quadrat.DataCollatorWithFlattening(align_to=2)(batch)
 
 
-@pytest.mark.parametrize(
-    "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {}, {"input_ids": [1]}, iter([])]
-)
-def test_no_features(features):
-    reference, collator = both(NAME)
-    assert_same_outcome(outcome(reference, features), outcome(collator, features))
-
-
 ARRAYS = {
     "list": list,
     "array": np.array,

@@ -87,7 +87,9 @@ def test_scalar_labels_without_labels():
 
 
 @pytest.mark.parametrize("options", [{}, {"pad_to_multiple_of": 8}, {"scalar_labels": True}, {"pad_values": {"a": 1}}])
-@pytest.mark.parametrize("features", [[], [None], [5], None, 5, "text", [{"ids": [1]}]])
+@pytest.mark.parametrize(
+    "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {}, {"input_ids": [1]}, [{"ids": [1]}]]
+)
 def test_no_features(features, options):
     reference, collator = (one.DataCollatorWithFlattening for one in (transformers, quadrat))
     (_, expected), (_, got) = outcome(reference(), features), outcome(collator(**options), features)

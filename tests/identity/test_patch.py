@@ -38,16 +38,10 @@ def test_names_lead_to_ours(name):
     assert {one.__module__.partition(".")[0] for one in before} == {"transformers"}
 
 
-def test_trainer_gathers_in_ours():
+def test_containers_pickled_inside():
     original = trainer_pt_utils.EvalLoopContainer
     with quadrat.patch_transformers():
-        assert (
-            transformers.trainer.EvalLoopContainer
-            is quadrat.evaluation.EvalLoopContainer
-            is trainer_pt_utils.EvalLoopContainer
-        )
         pickled = pickle.dumps(original())
-    assert transformers.trainer.EvalLoopContainer is original is trainer_pt_utils.EvalLoopContainer
     assert original.__module__ == "transformers.trainer_pt_utils"
     assert type(pickle.loads(pickled)) is original
     with pytest.raises(TypeError, match="not a collator that"):

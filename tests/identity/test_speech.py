@@ -135,15 +135,16 @@ ROWS = [
 ]
 
 
+def both_kinds(made: Any, forward: bool) -> Any:
+    """The reference's collator and quadrat's, of each kind."""
+    yield CTC(made), quadrat.speech.DataCollatorCTCWithPadding(made)
+    yield Seq2Seq(made, 5, forward), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward)
+
+
 @pytest.mark.parametrize("masks", [False, True])
 def test_rows_of_a_dataset_are_read_in_place(masks):
     datasets = pytest.importorskip("datasets")
-    made = processor(return_attention_mask=masks)
-    pairs = [
-        (CTC(made), quadrat.speech.DataCollatorCTCWithPadding(made)),
-        (Seq2Seq(made, 5, True), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, True)),
-    ]
-    for reference, collator in pairs:
+    for reference, collator in both_kinds(processor(return_attention_mask=masks), True):
         plain, rows = read_as_dataset(ROWS, input_values=datasets.Sequence(datasets.Value("float32")))
         assert_same(reference, collator, plain, rows)
         assert not rows.handed_out
@@ -157,19 +158,14 @@ def test_spectrograms():
     for make in (lambda shape: random.random(shape, np.float32), random.random, torch.rand):
         rows = [{"input_features": make((2, 9)), "labels": [5, i], "attention_mask": [1] * 9} for i in range(3)]
         for forward in (False, True):
-            assert_same(
-                Seq2Seq(made, 5, forward), quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows
-            )
+            _, collators = both_kinds(made, forward)
+            assert_same(*collators, rows)
 
 
 def test_processors_and_extractors_that_pad_in_their_own_way_do_it():
     for made in (processor(OwnPad), Wav2Vec2Processor(OwnWay(), make_tokenizer())):
-        assert_same(CTC(made), quadrat.speech.DataCollatorCTCWithPadding(made), ROWS)
-        reference, collator = (
-            Seq2Seq(made, 5, False),
-            quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False),
-        )
-        assert_same(reference, collator, ROWS)
+        for reference, collator in both_kinds(made, False):
+            assert_same(reference, collator, ROWS)
     assert "own" in quadrat.speech.DataCollatorCTCWithPadding(processor(OwnPad))(ROWS)
     one = processor()
     one.pad = lambda *_, **options: {"input_ids": torch.zeros(1), **options}

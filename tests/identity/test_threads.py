@@ -23,7 +23,7 @@ from support import samples, works
 from support.compare import seed_everything
 from support.isolated import told
 from support.strategies import make_tokenizer
-from support.threads import THREADS, everywhere
+from support.threads import THREADS, everywhere, together
 
 pytestmark = pytest.mark.same_everywhere
 NAMES = [name for name in samples.CLASSES if "Mask" not in name and "LanguageModeling" not in name]  # others draw
@@ -303,3 +303,11 @@ def test_one_container():
         everywhere(add)
         blocks = container.get_arrays().reshape(-1, 3, 4)
         assert sorted(np.max(blocks, axis=(1, 2)).tolist()) == sorted(4 * [*range(THREADS)])
+
+
+def test_threads_that_look_at_a_batch_see_the_same_rows():
+    dataset = quadrat.ArrowDataset(datasets.Dataset.from_dict({"input_ids": [[1], [2, 3], [], [4]]}))
+    for _ in range(20):
+        rows = dataset.__getitems__(range(4))
+        seen = together(*[lambda rows=rows: [id(row) for row in rows]] * 4)
+        assert seen == [seen[0]] * 4

@@ -1,5 +1,6 @@
 """tokenizer_pad == tokenizer.pad of the installed transformers, in every form it takes."""
 
+import contextlib
 import copy
 import functools
 import gc
@@ -167,18 +168,13 @@ def test_known_batches_do_not_ask_the_reference(monkeypatch):
 )
 def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs, patched):
     """There is nothing to gain: what is looked at before costs more than a small batch."""
-    tokenizer = make_tokenizer()
-    expected = tokenizer.pad(copy.deepcopy(inputs), padding="max_length", max_length=4, padding_side="left")
+    tokenizer, options = make_tokenizer(), {"padding": "max_length", "max_length": 4, "padding_side": "left"}
+    expected = tokenizer.pad(copy.deepcopy(inputs), **options)
     monkeypatch.setattr(module, "pad_or_fall_back", None)
     monkeypatch.setattr(patching, "pad_or_fall_back", None)
-    given = copy.deepcopy(inputs)
-    if patched:
-        with quadrat.tokenizers.patch_tokenizers():
-            batch = tokenizer.pad(given, padding="max_length", max_length=4, padding_side="left")
-    else:
-        batch = quadrat.tokenizers.tokenizer_pad(
-            tokenizer, given, padding="max_length", max_length=4, padding_side="left"
-        )
+    with quadrat.tokenizers.patch_tokenizers() if patched else contextlib.nullcontext():
+        pad = tokenizer.pad if patched else functools.partial(quadrat.tokenizers.tokenizer_pad, tokenizer)
+        batch = pad(copy.deepcopy(inputs), **options)
     assert (type(batch), batch.data) == (type(expected), expected.data)
 
 
@@ -262,12 +258,6 @@ def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
         assert said[0] == said[1]
     finally:
         logger.propagate = propagates
-
-
-def test_errors_are_said_more_clearly():
-    rows = [{"input_ids": [3, 4], "other": [1]}, {"input_ids": [5], "other": [1, 2]}]
-    with pytest.raises(ValueError, match=r"(?s)Unable to create tensor.*quadrat: column 'other'"):
-        quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows, return_tensors="pt")
 
 
 def test_rows_of_an_arrow_table_are_read_in_place():

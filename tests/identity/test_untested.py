@@ -243,23 +243,6 @@ def test_every_name_loads(order):
 
 
 @pytest.mark.slow
-def test_the_class_that_only_shares_its_name_is_left_alone():
-    """Before 5.20 transformers 5 has a DataCollatorForWholeWordMask that masks by offsets; 4.57's is another class."""
-    said = words("""
-import transformers, quadrat
-theirs = getattr(transformers, "DataCollatorForWholeWordMask", None)
-with quadrat.patch_transformers():
-    ours = getattr(transformers, "DataCollatorForWholeWordMask", None)
-    swapped = ours is quadrat.DataCollatorForWholeWordMask
-    assert swapped or ours is theirs
-    assert swapped == hasattr(theirs, "_shuffle")
-assert getattr(transformers, "DataCollatorForWholeWordMask", None) is theirs
-print("done")
-""")
-    assert said == ["done"]
-
-
-@pytest.mark.slow
 def test_versions_that_are_too_old_are_refused_with_what_to_do():
     """Before 4.57 there is no `whole_word_mask`; what needs no collator goes on working."""
     said = words("""

@@ -274,3 +274,7 @@ def test_another_class_of_that_name():
     assert Reference is Plain or masks_words_as_4(Reference)
     assert not masks_words_as_4(transformers.DataCollatorForLanguageModeling)
     assert not masks_words_as_4(None)
+    theirs = getattr(transformers, "DataCollatorForWholeWordMask", None)
+    with quadrat.patch_transformers():
+        inside = getattr(transformers, "DataCollatorForWholeWordMask", None)
+    assert inside is (quadrat.DataCollatorForWholeWordMask if hasattr(theirs, "_shuffle") else theirs)

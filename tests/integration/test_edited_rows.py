@@ -107,19 +107,6 @@ def test_edits_are_collated(name, program, count):
     assert frozen(list(rows)) == frozen(plain)
 
 
-@given(PROGRAMS)
-def test_edits_of_a_subclass_are_collated(program):
-    def subclass(module):
-        class Edits(module.DataCollatorWithPadding):
-            def __call__(self, features):
-                return super().__call__(carried_out(program, features))
-
-        return Edits(samples.tokenizer())
-
-    name = "DataCollatorWithPadding"
-    same_outcome(subclass(transformers), subclass(quadrat), batch_of(name), rows_with(batch_of(name)))
-
-
 @pytest.mark.parametrize(
     "given_as",
     [

@@ -14,7 +14,6 @@ from accelerate.data_loader import IterableDatasetShard
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
-from transformers import BertForSequenceClassification
 
 import quadrat
 from support.strategies import make_tokenizer
@@ -31,7 +30,6 @@ from support.streams import (
     said,
     stream_of,
 )
-from support.trainer import Losses, arguments, tiny, trained
 
 
 @pytest.fixture
@@ -288,27 +286,6 @@ def test_processes_of_accelerate_take_turns(kind):
     items = [said(item) for item in stream]
     assert len(found[0]) == len(found[1])
     assert [item for step in zip(*found, strict=True) for item in step][: len(items)] == items
-
-
-def test_in_trainer(tmp_path):
-    """Over the end of the first epoch, and resumed in the middle of it."""
-    random = np.random.default_rng(0)
-    rows = [
-        {"input_ids": random.integers(3, 400, length).tolist(), "label": length % 3}
-        for length in random.integers(4, 20, 48).tolist()
-    ]
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    options = {"max_steps": 15, "per_device_train_batch_size": 1, "save_strategy": "steps", "save_steps": 6}
-    given = arguments(tmp_path, **options)
-    stream = quadrat.BatchedStream(rows, 64, window=24)
-    assert 6 < len(list(stream)) < 15
-    whole = trained(BertForSequenceClassification, stream, given, data_collator=collator)
-    stream = quadrat.BatchedStream(rows, 64, window=24)
-    resumed = Losses(
-        model=tiny(BertForSequenceClassification), args=given, train_dataset=stream, data_collator=collator
-    )
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
-    assert resumed.losses == whole.losses[6:]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,7 +37,7 @@ def around(home: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(home, name, changed)
 
 
-def of_batch(change: Callable[[Any, Any], None]) -> Callable[..., Any]:
+def of_batch(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A change of the batch that a collator, or a function, makes of a list of features."""
 
     def changed(original: Any, *arguments: Any, **options: Any) -> Any:
@@ -73,43 +73,9 @@ def one_more_draw(original: Any, *arguments: Any, **options: Any) -> Any:
     return made
 
 
-def dropped(batch: Any, features: Any) -> None:
-    del batch["attention_mask"]
-
-
-def moved(batch: Any, features: Any) -> None:
-    batch["input_ids"] = batch.pop("input_ids")
-
-
-def shifted(batch: Any, features: Any) -> None:
-    batch["labels"] = batch["labels"].roll(1, 1)
-
-
-def of_int32(batch: Any, features: Any) -> None:
-    batch["labels"] = batch["labels"].int()
-
-
-def warns(batch: Any, features: Any) -> None:
-    warnings.warn("padding is deprecated", FutureWarning, stacklevel=2)
-
-
-def edits(batch: Any, features: Any) -> None:
-    for feature in features:
-        feature.pop("label", None)
-
-
 def without_short_rows(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
     kept = [feature for feature in features if len(feature["input_ids"]) != 1]
     return original(collator, kept, *more, **options)
-
-
-def squeezed(batch: Any, features: Any) -> None:
-    if len(features) == 1:
-        batch["input_ids"] = batch["input_ids"][0]
-
-
-def no_negative_labels(batch: Any, features: Any) -> None:
-    batch["labels"] = batch["labels"].clamp(min=0)
 
 
 def other_error(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
@@ -121,10 +87,6 @@ def other_error(original: Any, collator: Any, features: Any, *more: Any, **optio
 def late_trait(batch: Any, features: Any) -> None:
     if len(features) == 2 or batch["input_ids"].shape[1] > 50 or any(0 in row["attention_mask"] for row in features):
         batch["input_ids"] += 1
-
-
-def other_token(batch: Any, features: Any) -> None:
-    batch["input_ids"][batch["input_ids"] == 30] = 31
 
 
 def of_other_values(original: Any, *arguments: Any, **options: Any) -> Any:
@@ -160,29 +122,9 @@ def pads(features: Any) -> Any:
     return tokenizer().pad(features, return_tensors="pt")
 
 
-def converts(features: Any) -> Any:
-    return BatchEncoding({name: [row[name] for row in features] for name in features[0]}).convert_to_tensors("pt")
-
-
 def pads_clips(features: Any) -> Any:
     clips = [{"input_values": [float(one) for one in row["input_ids"]]} for row in features]
     return transformers.Wav2Vec2FeatureExtractor().pad(clips, return_tensors="pt")
-
-
-def collates(features: Any) -> Any:
-    return transformers.DataCollatorForSeq2Seq(tokenizer())(features)
-
-
-def collates_for_trl(features: Any) -> Any:
-    from trl.trainer import sft_trainer
-
-    return sft_trainer.DataCollatorForLanguageModeling(pad_token_id=0)(features)
-
-
-def pads_for_trl(features: Any) -> Any:
-    from trl.trainer import utils
-
-    return utils.pad([torch.tensor(row["input_ids"]) for row in features])
 
 
 PADDING, MASKING, SEQ2SEQ = "DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
@@ -192,16 +134,8 @@ def usual(**columns: Any) -> list[dict[str, Any]]:
     return rows_of(*USUAL, **columns)
 
 
-def even() -> list[dict[str, Any]]:
-    return rows_of(4, 4)
-
-
-def labelled() -> list[dict[str, Any]]:
-    return usual(labels=lambda n: list(range(n)))
-
-
-def with_label() -> list[dict[str, Any]]:
-    return rows_of(4, 4, label=lambda n: n % 2)
+EVEN: Features = lambda: rows_of(4, 4)  # noqa: E731
+LABELLED: Features = lambda: usual(labels=lambda n: list(range(n)))  # noqa: E731
 
 
 def uneven() -> list[dict[str, Any]]:
@@ -221,48 +155,68 @@ class Plant(NamedTuple):
     late: Features | None = None  # those that show it, if the usual ones do not
 
 
-def in_collator(change: Callable[[Any, Any], None], *features: Features, of: str = PADDING) -> Plant:
+def in_collator(change: Callable[[Any, Any], Any], *features: Features, of: str = PADDING) -> Plant:
     return Plant(of, None, "__call__", of_batch(change), *features)
 
 
-def in_default(change: Callable[[Any, Any], None], *late: Features) -> Plant:
-    return Plant(
-        "DefaultDataCollator", data_collator, "torch_default_data_collator", of_batch(change), with_label, *late
-    )
+def in_default(change: Callable[[Any, Any], Any], *late: Features) -> Plant:
+    place = data_collator, "torch_default_data_collator"
+    return Plant("DefaultDataCollator", *place, of_batch(change), lambda: rows_of(4, 4, label=lambda n: n % 2), *late)
 
 
 PLANTS = {
     "another padding value": Plant(PADDING, PreTrainedTokenizerBase, "_pad", padding_value),
     "one more draw": Plant(MASKING, None, "torch_mask_tokens", one_more_draw),
-    "another dtype": in_default(of_int32),
-    "a key dropped": in_collator(dropped),
-    "a key moved": in_collator(moved),
-    "labels shifted": in_collator(shifted, labelled, of=SEQ2SEQ),
-    "another warning": in_collator(warns),
-    "features edited": in_default(edits),
+    "another dtype": in_default(lambda batch, _: batch.update(labels=batch["labels"].int())),
+    "a key dropped": in_collator(lambda batch, _: batch.pop("attention_mask")),
+    "a key moved": in_collator(lambda batch, _: batch.update(input_ids=batch.pop("input_ids"))),
+    "labels shifted": in_collator(
+        lambda batch, _: batch.update(labels=batch["labels"].roll(1, 1)), LABELLED, of=SEQ2SEQ
+    ),
+    "another warning": in_collator(lambda *_: warnings.warn("padding is deprecated", FutureWarning, stacklevel=2)),
+    "features edited": in_default(lambda _, features: [feature.pop("label", None) for feature in features]),
     "rows of one token dropped": Plant(PADDING, None, "__call__", without_short_rows, late=lambda: rows_of(5, 1, 6, 4)),
-    "one row squeezed": in_collator(squeezed, usual, lambda: rows_of(5)),
-    "no negative labels": in_default(no_negative_labels, lambda: rows_of(4, 4, label=lambda n: -1)),
+    "one row squeezed": in_collator(
+        lambda batch, features: len(features) > 1 or batch.update(input_ids=batch["input_ids"][0]),
+        *(usual, lambda: rows_of(5)),
+    ),
+    "no negative labels": in_default(
+        lambda batch, _: batch.update(labels=batch["labels"].clamp(min=0)), lambda: rows_of(4, 4, label=lambda n: -1)
+    ),
     "another error": Plant(PADDING, None, "__call__", other_error, late=uneven),
     "another value of tokenizer.pad": Plant(pads, PreTrainedTokenizerBase, "pad", of_other_values),
-    "another value in a row": Plant(pads, PreTrainedTokenizerBase, "_pad", padding_value, even, usual),
-    "another value of convert_to_tensors": Plant(converts, BatchEncoding, "convert_to_tensors", of_other_values, even),
+    "another value in a row": Plant(pads, PreTrainedTokenizerBase, "_pad", padding_value, EVEN, usual),
+    "another value of convert_to_tensors": Plant(
+        lambda features: BatchEncoding({name: [row[name] for row in features] for name in features[0]}, None, "pt"),
+        *(BatchEncoding, "convert_to_tensors", of_other_values, EVEN),
+    ),
     "another value of a feature extractor": Plant(pads_clips, SequenceFeatureExtractor, "pad", of_other_values),
-    "another padding value, all patched": Plant(collates, PreTrainedTokenizerBase, "_pad", padding_value, labelled),
+    "another padding value, all patched": Plant(
+        lambda features: transformers.DataCollatorForSeq2Seq(tokenizer())(features),  # noqa: PLW0108 - made when patched
+        *(PreTrainedTokenizerBase, "_pad", padding_value, LABELLED),
+    ),
     "two rows": in_collator(late_trait, usual, lambda: rows_of(5, 3)),
     "wide rows": in_collator(late_trait, usual, lambda: rows_of(60, 3, 6, 4)),
     "a 0 in a stored mask": in_collator(late_trait, usual, lambda: usual(attention_mask=lambda n: [0] + [1] * (n - 1))),
     # Nothing tells this batch from those before but a number in it, which no compared batch had.
-    "another token": in_collator(other_token, lambda: rows_of(20, 3, 6), lambda: rows_of(30, 3, 6)),
+    "another token": in_collator(
+        lambda batch, _: batch["input_ids"].masked_fill_(batch["input_ids"] == 30, 31),
+        *(lambda: rows_of(20, 3, 6), lambda: rows_of(30, 3, 6)),
+    ),
 }
 if HAS_TRL:
     from trl.trainer import sft_trainer
     from trl.trainer import utils as of_trl
 
-    collator_of_trl = sft_trainer.DataCollatorForLanguageModeling
     PLANTS |= {
-        "another value of TRL's collator": Plant(collates_for_trl, collator_of_trl, "torch_call", of_other_values),
-        "another value of TRL's pad": Plant(pads_for_trl, of_trl, "pad", of_other_values),
+        "another value of TRL's collator": Plant(
+            lambda features: sft_trainer.DataCollatorForLanguageModeling(pad_token_id=0)(features),  # noqa: PLW0108
+            *(sft_trainer.DataCollatorForLanguageModeling, "torch_call", of_other_values),
+        ),
+        "another value of TRL's pad": Plant(
+            lambda features: of_trl.pad([torch.tensor(row["input_ids"]) for row in features]),
+            *(of_trl, "pad", of_other_values),
+        ),
     }
 
 
