@@ -80,10 +80,10 @@ def test_gather_refuses(error, index, message):
 
 @pytest.mark.parametrize("index", [[1, 0], slice(None, None, -1), torch.tensor([1, -2]), torch.tensor([True, True])])
 def test_gather_waits_once(index):
-    """One list of numbers is asked for, and nothing whose size depends on what a tensor holds."""
+    """One tensor is copied from the GPU, and nothing has a size that depends on what a tensor holds."""
     rows = two_rows()
     waits = []
-    tolist = torch.Tensor.tolist
+    copies = {name: getattr(torch.Tensor, name) for name in ("tolist", "cpu")}
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -95,12 +95,13 @@ def test_gather_waits_once(index):
             return function(*args, **(kwargs or {}))
 
     with gpu(), pytest.MonkeyPatch.context() as patch, Watch():
-        patch.setattr(torch.Tensor, "tolist", lambda tensor: waits.append("tolist") or tolist(tensor))
+        for name, copy in copies.items():
+            patch.setattr(torch.Tensor, name, lambda tensor, name=name, copy=copy: waits.append(name) or copy(tensor))
         got = rows[index]
-        assert waits == ["tolist"]
+        assert waits == ["cpu"]
         assert got.facts == (0, 5, got.facts.longest)
         assert quadrat.Ragged(got.values, got.offsets[:])._facts is None
-        assert waits == ["tolist"]
+        assert waits == ["cpu"]
 
 
 def test_lists_of_tensors():

@@ -18,11 +18,16 @@ from quadrat.support.tensors import has_tangent, is_tensor, on_gpu
 
 def take(values: Any, offsets: Any, bounds: IntArray | None, index: Any) -> tuple[Any, Any, Facts]:
     """Values, offsets and facts of `Ragged.__getitem__`; `bounds` are checked offsets on the CPU, None on a GPU."""
-    if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
-        return _take_in_torch(values, offsets, index)
+    if there := bounds is None:
+        bounds, index = _in_host_memory(offsets, index)
+        bounds = bounds.clip(0, len(values))
     rows = _row_numbers(index, len(bounds) - 1)
-    new_bounds, facts = offsets_of(bounds[rows + 1] - bounds[rows])
-    return copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
+    starts, lengths = bounds[rows], bounds[rows + 1] - bounds[rows]
+    new_bounds, facts = offsets_of(lengths.clip(0) if there else lengths)
+    new_offsets = tensor_or_array(new_bounds, values)
+    if there or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
+        return _take_in_torch(values, new_offsets, starts - new_bounds[:-1], facts.last), new_offsets, facts
+    return copy_rows(values, bounds, rows, facts.last), new_offsets, facts
 
 
 def copy_rows(values: Any, bounds: IntArray, rows: IntArray, total: int, name: str = "values") -> Any:
@@ -37,52 +42,26 @@ def copy_rows(values: Any, bounds: IntArray, rows: IntArray, total: int, name: s
     return out
 
 
-def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
-    """`take` as operations of torch: with a gradient, and on a GPU with one wait for the sizes."""
+def _take_in_torch(values: Any, offsets: Any, shifts: IntArray, total: int) -> Any:
+    """`[total, ...]` as operations of torch: with a gradient, and on a GPU. shifts: of each row, from its new place."""
     import torch
 
-    count, place = len(offsets) - 1, values.device
-    bounds = offsets.long().clamp(0, len(values))
-    if on_gpu(index):
-        rows, state = _row_numbers_on_gpu(index.to(place), count)
-    else:
-        rows = torch.from_numpy(_row_numbers(index, count)).to(place, non_blocking=True)
-        state = rows.new_zeros(0)
-    if not len(rows):
-        return values.index_select(0, rows), rows.new_zeros(1), Facts(0, 0, (0, 0))
-    lengths = torch.nn.functional.pad(bounds.diff().clamp_(min=0), (0, 1))[rows]  # that of no row is 0
-    most, longest = lengths.max(0)  # a tensor as an index would be waited for
-    total, row, tokens, *found = torch.cat([torch.stack([lengths.sum(), longest, most]), state]).tolist()
-    if found:
-        kept, outside, number = found
-        if outside:
-            raise IndexError(f"row {number} of {count}")
-        rows, lengths = rows[:kept], lengths[:kept]
-    new_offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-    shift = torch.repeat_interleave(bounds[rows] - new_offsets[:-1], lengths, output_size=total)
-    places = shift.add_(torch.arange(total, device=place))
-    return values.index_select(0, places), new_offsets, Facts(0, total, (row, tokens) if tokens else (0, 0))
+    shift = torch.from_numpy(shifts).to(values.device, non_blocking=True)
+    places = torch.repeat_interleave(shift, offsets.diff(), output_size=total)
+    return values.index_select(0, places.add_(torch.arange(total, device=values.device)))
 
 
-def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
-    """As `_row_numbers`, without waiting for the GPU.
-
-    Returns row numbers, and how many of them count, whether one is out of range, and that one.
-    """
+def _in_host_memory(offsets: Any, index: Any) -> tuple[IntArray, Any]:
+    """Offsets and an index, with one wait for their GPU."""
     import torch
 
-    _check_index(index, count, index.dtype == torch.bool, not (index.is_floating_point() or index.is_complex()))
-    if index.dtype == torch.bool:
-        kept, first = index.sum(), torch.argsort(index.logical_not().byte(), stable=True)
-        rows = torch.where(torch.arange(count, device=index.device) < kept, first, count)
-        return rows, torch.nn.functional.pad(kept[None], (0, 2))
-    numbers = index.long()
-    if not len(numbers):
-        return numbers, numbers
-    outside = (numbers < -count) | (numbers >= count)
-    is_outside, first = outside.byte().max(0)
-    rows = torch.where(outside, count, numbers.remainder(max(count, 1)))
-    return rows, torch.stack([torch.full_like(first, len(rows)), is_outside.long(), numbers.take(first)])
+    if not on_gpu(index):
+        return offsets.long().cpu().numpy(), index
+    is_mask, is_float = index.dtype == torch.bool, index.is_floating_point() or index.is_complex()
+    _check_index(index, len(offsets) - 1, is_mask, not is_float)
+    both = torch.cat([offsets.long(), index.to(offsets.device).long()]).cpu().numpy()
+    bounds, numbers = np.split(both, [len(offsets)])
+    return bounds, numbers.astype(bool) if is_mask else numbers
 
 
 def _row_numbers(index: Any, count: int) -> IntArray:
