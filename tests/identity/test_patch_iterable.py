@@ -284,6 +284,12 @@ def test_a_row_is_a_dict(read):
     assert read(row_of(a=[1, 2], b=0.5)) == read({"a": [1, 2], "b": 0.5})
 
 
+def test_rows_are_compared_by_their_values():
+    one, same, other = LazyTable(pa.table({"a": [[1, 2], [1, 2], [3]]})).rows([0, 1, 2])
+    assert one == same
+    assert one != other
+
+
 def test_edits_are_collated():
     source = LazyTable(pa.table({"input_ids": [[1, 2], [3]]}))
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())

@@ -334,9 +334,11 @@ def _reading(name: str) -> Callable[..., Any]:
     method = getattr(dict, name)
 
     @functools.wraps(method)
-    def call(self: LazyRow, *args: Any, **kwargs: Any) -> Any:
-        self.read()
-        return method(self, *args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for row in args:
+            if type(row) is LazyRow:
+                row.read()
+        return method(*args, **kwargs)
 
     return call
 
