@@ -29,8 +29,7 @@ from quadrat.support.tensors import is_tensor
 
 _PYTHON_ROWS = (list, tuple)
 _ARRAYS = (np.ndarray, np.memmap)
-_MOST_TOKENIZERS = 32
-_MOST_OPTIONS = 32
+_MOST_METHODS = 256
 _NONE = type(None)
 # The types of `PadOptions` of which equal ones mean the same.
 _USUAL = frozenset(
@@ -173,29 +172,24 @@ class TokenizerPad(Options):
         return padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self)).make(self, rows)
 
 
-# By the identity of the tokenizer; then by class, options and framework.
-_known: dict[int, tuple[weakref.ref[Any], dict[Any, TokenizerPad]]] = {}
+# By the identity of the tokenizer, its class, options and framework.
+_known: dict[Any, TokenizerPad] = {}
 
 
 def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> TokenizerPad:
-    known = _known.get(id(tokenizer))
-    if known is None or known[0]() is not tokenizer:
-        while len(_known) >= _MOST_TOKENIZERS and (oldest := next(iter(list(_known)), None)) is not None:
+    key = id(tokenizer), type(tokenizer), options, framework
+    method = _known.get(key)
+    if method is None or method._tokenizer() is not tokenizer:
+        while len(_known) >= _MOST_METHODS and (oldest := next(iter(list(_known)), None)) is not None:
             _known.pop(oldest, None)
-        known = _known[id(tokenizer)] = weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {}
-    reference, methods = known
-    key = type(tokenizer), options, framework
-    if (method := methods.get(key)) is None:
-        if len(methods) >= _MOST_OPTIONS:
-            methods.clear()
-        method = methods[key] = TokenizerPad(reference, options, framework)
+        reference = weakref.ref(tokenizer, functools.partial(_forget, key))
+        method = _known[key] = TokenizerPad(reference, options, framework)
     return method
 
 
-def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
-    known = _known.get(identity)
-    if known is not None and known[0] is tokenizer:
-        _known.pop(identity, None)
+def _forget(key: Any, reference: weakref.ref[Any]) -> None:
+    if (method := _known.get(key)) is not None and method._tokenizer is reference:
+        _known.pop(key, None)
 
 
 def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
