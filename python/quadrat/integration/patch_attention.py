@@ -100,14 +100,6 @@ def _pad_input(original: Function, hidden_states: Any, indices: Any, batch: int,
     return put(hidden_states, indices, (batch, seqlen))
 
 
-def _twin(function: Function, original: Function) -> Function:
-    @functools.wraps(original)
-    def twin(*args: Any, **kwargs: Any) -> Any:
-        return function(original, *args, **kwargs)
-
-    return twin
-
-
 def _swaps() -> list[Swap]:
     with contextlib.suppress(ModuleNotFoundError):  # a transformers without it
         from transformers import modeling_flash_attention_utils as utils
@@ -117,7 +109,8 @@ def _swaps() -> list[Swap]:
         for name, parameters in ("_get_unpad_data", 1), ("_unpad_input", 2):
             if name in own:  # tried while it still calls originals
                 _gives_tensors(own[name], parameters)
-        return [Swap(original, _twin(twin, original)) for original, twin in found]
+        wrap = functools.update_wrapper
+        return [Swap(original, wrap(functools.partial(twin, original), original)) for original, twin in found]
     return []
 
 
