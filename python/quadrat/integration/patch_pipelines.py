@@ -58,27 +58,18 @@ def reason_against(pipeline: Any, batch_size: Any) -> str | None:
 class _Outputs:
     """The outputs of the items of a loader, in their order, computed in batches of items of similar length."""
 
-    def __init__(
-        self,
-        pipeline: Any,
-        models: Any,
-        collate: Callable[[Any], Any],
-        batch_size: int,
-        window: int,
-        *,
-        is_read_once: bool,
-    ) -> None:
+    def __init__(self, pipeline: Any, models: Any, collate: Callable[[Any], Any], batch_size: int, inputs: Any) -> None:
         self._loader, self._forward, self._params = models.loader, models.infer, models.params
-        self._is_read_once = is_read_once and not self._loader.num_workers
+        self._is_read_once = hasattr(inputs, "__next__") and not self._loader.num_workers
         self._results: Iterator[Any] | None = None
-        self._collate, self._batch_size, self._window = collate, batch_size, window
+        self._collate, self._batch_size, self._window = collate, batch_size, _WINDOW
         self._finish: Callable[[Any, int, int], Any] = lambda output, *_: output
         self._more: dict[str, Any] = {}
         name = type(pipeline).__name__
         if name.startswith("ZeroShot"):
             self._finish = lambda output, *_: {key: output[key] for key in _ZERO_SHOT}
         elif name.startswith("Feature"):
-            self._finish = _features
+            self._finish, self._window = _features, _WINDOW if isinstance(inputs, list) else _FEATURES
             if "use_cache" in inspect.signature(pipeline.model.forward).parameters:
                 self._more = {"use_cache": False}  # a cache cannot be split into rows
 
@@ -163,30 +154,19 @@ def _same(output: Any) -> Any:
 
 def _by_length(original: Any, told: Told) -> Any:
     @functools.wraps(original)
-    def get_iterator(  # noqa: PLR0917 - as in transformers
-        self: Any,
-        inputs: Any,
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: Any,
-        forward_params: Any,
-        postprocess_params: Any,
-    ) -> Any:
-        params = preprocess_params, forward_params, postprocess_params
+    def get_iterator(self: Any, inputs: Any, num_workers: int, batch_size: int, *params: Any, **options: Any) -> Any:
         if isinstance(inputs, list) and len(inputs) == 1:
-            return original(self, inputs, num_workers, batch_size, *params)
+            return original(self, inputs, num_workers, batch_size, *params, **options)
         reason = reason_against(self, batch_size)
         told(self, reason)
         if reason is not None:
-            return original(self, inputs, num_workers, batch_size, *params)
+            return original(self, inputs, num_workers, batch_size, *params, **options)
         collate = original(self, [], 0, 2, {}, {}, {}).loader.loader.collate_fn
-        made = original(self, inputs, num_workers, 1, *params)  # whose loader gives items one by one
-        models, features = made.loader, type(self).__name__.startswith("Feature")
-        window = _FEATURES if features and not isinstance(inputs, list) else _WINDOW
-        is_read_once = hasattr(inputs, "__next__")
-        models.loader = _Outputs(self, models, collate, batch_size, window, is_read_once=is_read_once)
+        made = original(self, inputs, num_workers, 1, *params, **options)  # whose loader gives items one by one
+        models = made.loader
+        models.loader = _Outputs(self, models, collate, batch_size, inputs)
         models.infer, models.params = _same, {}
-        if not (features or isinstance(self, ChunkPipeline)):
+        if not (type(self).__name__.startswith("Feature") or isinstance(self, ChunkPipeline)):
             models.loader.finish_with(made)
         return made
 
