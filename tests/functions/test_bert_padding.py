@@ -75,7 +75,7 @@ def test_the_others_compile_whole() -> None:
         (
             ValueError,
             lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2),
-            "indices must be integers, one per token",
+            "indices must be integers, one per tok",
         ),
         (IndexError, lambda: bert_padding.pad_input(floats(2), torch.tensor([1, 4]), 2, 2), r"indices\[1\] is 4"),
         (IndexError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([-1])), r"indices\[0\] is -1"),

@@ -13,19 +13,11 @@ from tokenizers.pre_tokenizers import Whitespace
 import quadrat
 from quadrat.batching import by_length, map_by_length
 from quadrat.support.progress import NoBar
+from support.numbered import pad, rows_of
 from support.strategies import make_tokenizer
 from support.threads import together
 
 LENGTHS = [1 + 7 * row % 23 for row in range(30)]
-
-
-def rows_of(lengths):
-    """The first token is the row's number, from 1 on."""
-    return [{"input_ids": [row + 1] + [7] * (length - 1)} for row, length in enumerate(lengths)]
-
-
-def pad(rows):
-    return quadrat.pad([row["input_ids"] for row in rows])
 
 
 TABLE = {"input_ids": [row["input_ids"] for row in rows_of(LENGTHS)], "kind": [row % 3 for row in range(30)]}

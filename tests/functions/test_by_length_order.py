@@ -12,6 +12,7 @@ from hypothesis import given
 
 import quadrat
 from quadrat.batching import by_length, map_by_length
+from support.numbered import pad, rows_of
 
 Pair = collections.namedtuple("Pair", ["one", "other"])
 # What a function may return of a padded batch, whose first token is the row's number.
@@ -28,14 +29,6 @@ STRUCTURES = {
     "nested": lambda ids: (Pair(ids[:, 0], {"more": torch.from_numpy(ids[:, :1])}), (ids.sum(1),)),
     "ordered": lambda ids: collections.defaultdict(list, rows=ids[:, 0]),
 }
-
-
-def rows_of(lengths):
-    return [{"input_ids": [row + 1] + [7] * (length - 1)} for row, length in enumerate(lengths)]
-
-
-def pad(rows):
-    return quadrat.pad([row["input_ids"] for row in rows])
 
 
 def same(expected, found):

@@ -124,11 +124,7 @@ def test_the_functions_compile_whole():
         (ValueError, lambda: ops.pad(torch.arange(5), torch.tensor([0, 9]), 9), "offsets must be from 0 to 5"),
         (OverflowError, lambda: ops.pad(torch.arange(5, dtype=torch.int8), OFFSETS, 3, 300), "does not fit"),
         (ValueError, lambda: ops.unpad(torch.zeros(3, 2), OFFSETS, 5), "row 2 is longer than the padded length"),
-        (
-            ValueError,
-            lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4),
-            r"but offsets\[2\] is",
-        ),
+        (ValueError, lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4), r"but offsets\[2\] is"),
         (ValueError, lambda: ops.flatten(torch.arange(5), OFFSETS, 4), "total_length=4 is below the 5 tokens"),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 
 import quadrat
 from quadrat.batching.token_budget import usual_sampler
+from quadrat.bert_padding import pad_input
 
 
 def test_reprs():
@@ -68,11 +69,7 @@ def masked(**options):
         (TypeError, lambda: quadrat.pad(SHORT_ROWS, max_length="2"), "length must be an int, not '2'"),
         (TypeError, lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2.0), "multiple_of must be an int, not 2.0"),
         (ValueError, lambda: quadrat.pad(SHORT_ROWS, max_length=2**63), f"no memory holds rows of {2**63} tokens"),
-        (
-            ValueError,
-            lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2**70),
-            f"no memory holds rows of {2**70} tokens",
-        ),
+        (ValueError, lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2**70), f"no memory holds rows of {2**70} tok"),
         (ValueError, lambda: quadrat.attention_mask(SHORT_ROWS, max_length=2**63), "no memory holds rows"),
         (
             OverflowError,
@@ -85,11 +82,7 @@ def masked(**options):
         (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
         (TypeError, lambda: quadrat.pad(["abc"]), "row 0 is the str 'abc': .* tokenize text first$"),
         (TypeError, lambda: quadrat.evaluation.without_padding(5), "compute_metrics must be a function, not 5"),
-        (
-            TypeError,
-            lambda: quadrat.bert_padding.pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2),
-            "batch must be an int, not 2.0",
-        ),
+        (TypeError, lambda: pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2), "batch must be an int, not 2.0"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=2049), "does not fit the dtype float16; give 2049.0"),
         (OverflowError, lambda: quadrat.pad(BYTES, padding_value=-100), "does not fit the dtype torch.float8_e4m3fn"),
@@ -100,6 +93,27 @@ def masked(**options):
 def test_are_refused(error, call, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("function", [quadrat.pad, quadrat.flatten, quadrat.Ragged.from_rows])
+@pytest.mark.parametrize(
+    ("error", "rows", "options", "message"),
+    [
+        (TypeError, "rows", {}, "not str"),
+        (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
+        (TypeError, [[1], [1, 2.5]], {}, "row 1, position 1"),
+        (TypeError, [[1], [2, "x"]], {}, "row 1, position 1"),
+        (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1"),
+        (TypeError, [[1]], {"dtype": "complex64"}, "complex64"),
+        (OverflowError, [[1], [1, 2**63]], {}, "row 1, position 1"),
+        (OverflowError, [[1], [1, 2**70]], {}, "row 1, position 1"),
+        (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
+        (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
+    ],
+)
+def test_rows_that_no_function_takes(function, error, rows, options, message):
+    with pytest.raises(error, match=message):
+        function(rows, **options)
 
 
 @pytest.mark.parametrize(

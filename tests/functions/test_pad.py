@@ -69,20 +69,13 @@ def test_keeps_trailing_dimensions(*, lengths, trailing, kind, library, options,
         values = np.asfortranarray(np.repeat(values, 2, axis=0))[::2]
     convert = torch.from_numpy if library == "pt" else np.asarray
     rows = quadrat.Ragged(convert(values), convert(np.cumsum([0, *lengths])))
-    out = quadrat.pad(rows, padding_value=False if kind == "bool" else 0, **options)
+    out = quadrat.pad(rows, **options)  # which fills with zeros by default
     mask = np.asarray(quadrat.attention_mask(lengths or np.array([], int), **options)).astype(bool)
     out = np.asarray(out)
     assert out.shape == (*mask.shape, *trailing)
     assert out.dtype == kind
     assert np.array_equal(out[mask], values)
     assert not out[~mask].any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_fills_with_zeros_by_default(kind):
-    out = quadrat.pad([np.ones(1, kind), np.ones(2, kind)])
-    assert out.dtype == kind
-    assert out.tolist() == [[1, 0], [1, 1]]
 
 
 @given(first=st.floats(width=32), second=st.floats(width=32), ints=st.lists(st.integers(0, 99), max_size=5))
@@ -94,26 +87,25 @@ def test_rows_may_differ_in_form_and_width(first, second, ints):
     assert quadrat.pad(rows).tolist() == [ints] * 4
 
 
-def test_dtype_decides_for_rows_of_different_kinds():
-    # What the error says when dtype= is missing.
-    with pytest.raises(TypeError, match="give dtype="):
-        quadrat.pad([[1.5], [1, 2]])
-    assert quadrat.pad([[1.5], [1, 2]], dtype="float32").tolist() == [[1.5, 0.0], [1.0, 2.0]]
-
-
-@pytest.mark.parametrize("value", [2**63, 2**64 - 1])
-def test_uint64_holds_what_uint64_holds(value):
-    assert quadrat.pad([[value]], dtype="uint64").tolist() == [[value]]
-    assert quadrat.pad([np.ones(1, np.uint64)], max_length=2, padding_value=value).tolist() == [[1, value]]
-
-
 class Half(float):
     """A float that is not exactly one."""
 
 
-@pytest.mark.parametrize("value", [np.float64(0.5), Half(0.5)])
-def test_padding_value_may_be_any_float(value):
-    assert quadrat.pad([[1.0]], max_length=2, padding_value=value).tolist() == [[1.0, 0.5]]
+LAZILY_NEGATED = quadrat.Ragged(torch.tensor([1 + 2j]).conj().imag, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "expected"),
+    [
+        *(([[1.0]], {"max_length": 2, "padding_value": value}, [[1.0, 0.5]]) for value in (np.float64(0.5), Half(0.5))),
+        *(([[value]], {"dtype": "uint64"}, [[value]]) for value in (2**63, 2**64 - 1)),
+        *(([np.ones(1, np.uint64)], {"max_length": 2, "padding_value": one}, [[1, one]]) for one in (2**63, 2**64 - 1)),
+        ([[1.5], [1, 2]], {"dtype": "float32"}, [[1.5, 0.0], [1.0, 2.0]]),
+        (LAZILY_NEGATED, {}, [[-2.0]]),
+    ],
+)
+def test_takes_numbers_of_any_make(rows, options, expected):
+    assert quadrat.pad(rows, **options).tolist() == expected
 
 
 CARRIED = [torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn]
@@ -167,18 +159,11 @@ def test_files_mapped_into_memory(tmp_path):
     assert quadrat.DataCollatorWithFlattening()(features)["input_ids"].tolist() == [[5, 6, 7, 90]]
 
 
-def test_reads_what_a_tensor_means():
-    lazily_negated = torch.tensor([1 + 2j]).conj().imag
-    assert lazily_negated.tolist() == [-2.0]
-    assert quadrat.pad(quadrat.Ragged(lazily_negated, torch.tensor([0, 1]))).tolist() == [[-2.0]]
-
-
 @pytest.mark.parametrize(
     ("error", "rows", "options", "message"),
     [
-        (TypeError, "rows", {}, "not str"),
         (TypeError, np.zeros((2, 2)), {}, "not ndarray"),
-        (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
+        (TypeError, [[1.5], [1, 2]], {}, "give dtype="),
         (TypeError, [[1], [[1], [2]]], {}, r"row 1 has tokens of the shape \(1,\), row 0 of \(\)"),
         (TypeError, [[[1, 2]], [[3, 4], [5]]], {}, "row 1, position 1 is not a list as long as the first one"),
         (TypeError, [[[1, 2]], [[3, 4], 5]], {}, "row 1, position 1 is not a list as long as the first one"),
@@ -188,25 +173,15 @@ def test_reads_what_a_tensor_means():
         (TypeError, [range(3)], {}, r"row 0 is the range range\(0, 3\).*; give list\(row\)"),
         (TypeError, [np.ma.array([1])], {}, r"row 0 is the MaskedArray.*; give np.asarray\(row\)"),
         (TypeError, [[1], [1, 2, None]], {}, "row 1, position 2"),
-        (TypeError, [[1], [1, 2.5]], {}, "row 1, position 1"),
-        (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1"),
         (TypeError, [[1], [2]], {"dtype": "bool"}, "row 0"),
-        (TypeError, [[1]], {"dtype": "complex64"}, "complex64"),
         (TypeError, [[1]], {"dtype": torch.bfloat16}, "NumPy has no dtype bfloat16"),
         (TypeError, [torch.ones(1), torch.nn.Parameter(torch.ones(1))], {}, r"row 1 is the Parameter.*row.detach\(\)"),
-        (
-            TypeError,
-            [torch.ones(1).bfloat16().requires_grad_()],
-            {},
-            r"row 0 is the Tensor of.*; .* give row.detach\(\)",
-        ),
+        (TypeError, [torch.ones(1).bfloat16().requires_grad_()], {}, r"row 0 is the Tensor of.*give row.detach\(\)"),
         (TypeError, [torch.ones(1).bfloat16()], {"dtype": torch.int32}, "row 0 holds numbers whose dtype"),
         (TypeError, [torch.ones(1, dtype=torch.complex64).conj()], {}, "row 0 is the Tensor of torch.complex64"),
         (OverflowError, [torch.ones(n).bfloat16() for n in (1, 2)], {"padding_value": 1e39}, "bfloat16"),
         (TypeError, [torch.ones(1).bfloat16()], {"return_tensors": "np"}, "NumPy has no dtype bfloat16"),
         (TypeError, [torch.ones(1, device="meta")], {}, "row 0 is the Tensor"),
-        (OverflowError, [[1], [1, 2**63]], {}, "row 1, position 1"),
-        (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
         (OverflowError, [[1], [1, 2]], {"padding_value": 0.5}, None),
         (OverflowError, [[1], [1, 2]], {"padding_value": 256, "dtype": "uint8"}, None),
         (ValueError, [[1], [1, 2]], {"max_length": 1}, "length=1 .* row 1 has 2 tokens"),
@@ -214,7 +189,6 @@ def test_reads_what_a_tensor_means():
         (ValueError, [[1]], {"pad_to_multiple_of": 0}, "multiple_of"),
         (ValueError, [[1]], {"pad_to_multiple_of": -8}, "multiple_of"),
         (ValueError, [[1]], {"padding_side": "middle"}, "'middle'"),
-        (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
         (ValueError, [[1]], {"max_length": 2**62}, None),
         (ValueError, [[1]], {"max_length": 2**62, "return_tensors": "pt"}, None),
     ],

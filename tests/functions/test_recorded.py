@@ -1,8 +1,8 @@
 """Tensors that torch records, and tensors without memory: no constants in a recording, nothing is read at address 0."""
 
+import functools
 import os
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -57,21 +57,15 @@ def other(given: Any) -> Any:
     return given + 1 if given.is_floating_point() else given.flip(-1)
 
 
-def _by_make_fx(function: Any, given: Any) -> Any:
-    return make_fx(function)(*given)
+RECORDS = {
+    "make_fx": lambda function, given: make_fx(function)(*given),
+    "symbols": lambda function, given: make_fx(function, tracing_mode="symbolic")(*given),
+    "jit": functools.partial(torch.jit.trace, check_trace=False),
+}
 
 
-def _by_symbols(function: Any, given: Any) -> Any:
-    return make_fx(function, tracing_mode="symbolic")(*given)
-
-
-def _by_jit(function: Any, given: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.jit.trace(function, given, check_trace=False)
-
-
-@pytest.mark.parametrize("record", [_by_make_fx, _by_symbols, _by_jit])
+@pytest.mark.filterwarnings("ignore")  # what torch says of its own jit
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_recorded_follows_its_arguments_or_is_refused(record: Any, name: str) -> None:
     function, given = CASES[name]

@@ -133,7 +133,7 @@ def test_a_state_of_another_plan():
 
 
 ROWS = [{"input_ids": [5] * length, "labels": [7] * length} for length in (5, 3, 8, 2, 6)]
-PLAN = ShapePlan([(4, 4), (3, 8)])
+PLAN, TOTALS = ShapePlan([(4, 4), (3, 8)]), ShapePlan([(2, 8)], padded=False)
 
 
 @pytest.mark.parametrize("tensors", ["pt", "np"])
@@ -306,11 +306,6 @@ def test_one_number_per_row(joined):
         FixedShapes(collator, ShapePlan([(4, 16)], padded=not joined))([{**row, "label": 0.5} for row in rows])
 
 
-def filled_with(rows, value):
-    plan = ShapePlan([(2, 8)], padded=False)
-    return FixedShapes(functools.partial(quadrat.flatten, padding_value=value), plan)(rows)
-
-
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -338,17 +333,15 @@ def filled_with(rows, value):
         (lambda: ShapePlan([(8, True)]), TypeError, "the width of a shape must be an int, not True"),
         (lambda: quadrat.TokenBudgetBatchSampler([1], True), TypeError, "max_tokens must be an int, not True"),
         (
-            lambda: FixedShapes(quadrat.flatten, ShapePlan([(2, 8)], padded=False))([[1], [2], [3]]), ValueError,
+            lambda: FixedShapes(quadrat.flatten, TOTALS)([[1], [2], [3]]), ValueError,
             r"3 rows and 3 tokens fits none of the shapes of ShapePlan\(2 x 8\): choose rows with TokenBudgetBatch",
         ),
-        (
-            lambda: FixedShapes(quadrat.flatten, ShapePlan([(2, 8)], padded=False))([[1] * 9]), ValueError,
-            "1 rows and 9 tokens fits none",
-        ),
+        (lambda: FixedShapes(quadrat.flatten, TOTALS)([[1] * 9]), ValueError, "1 rows and 9 tokens fits none"),
         (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(2, 8)}, PLAN)([]), ValueError, "no attention_mask"),
         *(
-            (lambda given=given: filled_with(*given), ValueError, "'values' filled with .*does not fit the dtype")
-            for given in itertools.product(([[5]], [np.array([5])], [torch.tensor([5])]), (0.5, math.nan, 2**63))
+            (functools.partial(FixedShapes(functools.partial(quadrat.flatten, padding_value=fill), TOTALS), rows),
+            ValueError, "'values' filled with .*does not fit the dtype")
+            for rows, fill in itertools.product(([[5]], [np.array([5])], [torch.tensor([5])]), (0.5, math.nan, 2**63))
         ),
     ],
 )  # fmt: skip

@@ -134,15 +134,11 @@ def test_threads():
     assert quadrat.stats()[:2] == (801, 800)
 
 
-def in_child(queue):
-    queue.put(quadrat.stats())
-
-
 def test_a_copied_process_begins_at_zero():
     quadrat.DataCollatorWithFlattening()(ROWS)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    process = context.Process(target=in_child, args=(queue,))
+    process = context.Process(target=lambda: queue.put(quadrat.stats()))
     process.start()
     assert queue.get(timeout=60) == (0, 0, 0, {}, 0)
     process.join()

@@ -215,12 +215,6 @@ def test_accelerate():
             assert_same_batch(got, CLASSIFICATION([ROWS[row] for row in batch]))
 
 
-def test_data_loader_with_the_sampler():
-    loader = DataLoader(quadrat.ArrowDataset(as_dataset(ROWS)), batch_sampler=budget(), collate_fn=CLASSIFICATION)
-    for got, batch in zip(loader, budget().batches().to_lists(), strict=True):
-        assert_same_batch(got, CLASSIFICATION([ROWS[row] for row in batch]))
-
-
 class Recording(Losses):
     """Keeps each step's rows, and the number of labels that Trainer counted."""
 
