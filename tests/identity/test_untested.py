@@ -51,7 +51,7 @@ def unknown(anew):
 
 @pytest.mark.skipif(imitated.trusted(), reason="`make matrix` runs versions before they are known")
 def test_tested_code_is_known():
-    assert {name: imitated.changed(name) for name in ROWS} == dict.fromkeys(ROWS)
+    assert {name: imitated.changed(row) for name, row in ROWS.items()} == dict.fromkeys(ROWS)
     assert imitated.broken("pt") is None
     assert set(FINGERPRINTS) >= TESTED
 
@@ -115,9 +115,9 @@ with quadrat.patch_transformers():
     batch = transformers.DataCollatorWithPadding(tokenizer)([{{"input_ids": [1, 1]}}, {{"input_ids": [1]}}])
     assert batch["input_ids"].tolist() == [[1, 1], [1, 0]]
 assert quadrat.stats().fell_back == 0
-for name in rows():
-    if imitated.changed(name) is not None:
-        assert "its C library is missing" in imitated.BROKEN[imitated.changed(name)]
+for name, row in rows().items():
+    if imitated.changed(row) is not None:
+        assert "its C library is missing" in imitated.BROKEN[imitated.changed(row)]
         print(name)
 """)
     assert said == (["feature_pad"] if broken.startswith("feature") else [])
@@ -145,10 +145,11 @@ def test_untested_libraries(works, anew):
 
 def test_code_without_source_goes_by_its_version(anew):
     anew.setattr(imitated, "fingerprint", lambda code: None)
-    assert imitated.changed("DataCollatorWithPadding") is None
+    row = ROWS["DataCollatorWithPadding"]
+    assert imitated.changed(row) is None
     anew.setattr(imitated, "version", lambda package: "99.0.0")
     imitated.changed.cache_clear()
-    assert imitated.changed("DataCollatorWithPadding") == "DataCollatorWithPadding"
+    assert imitated.changed(row) == "DataCollatorWithPadding"
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def same(theirs: Any, ours: Any, given: Any, times: int = 3) -> None:
 @pytest.mark.parametrize("name", CALLED)
 def test_known(name):
     theirs, ours, given = pair(name)
-    assert imitated.changed(name) is None
+    assert imitated.changed(TABLE[name]) is None
     quadrat.stats(reset=True)
     same(theirs, ours, given)
     assert quadrat.stats().fell_back == 0
@@ -213,7 +213,7 @@ def test_compared(name, options, unknown):
 def test_changed_options(name):
     """All fields are guarded, but for those that the row names; a change of one is not overlooked."""
     theirs, ours, given = pair(name)
-    row = TABLE[type(ours)._imitates]
+    row = type(ours)._imitates
     fields = {*(field.name for field in dataclasses.fields(ours)), *row.attributes}
     assert fields - {*row.unguarded} == {*guarded_options(type(ours))}
     same(theirs, ours, given)

@@ -39,7 +39,7 @@ TRIALS = [
     (behaviour.numpy_ints_are_labels, "pt"),
     (behaviour.counting_copies_the_vocabulary,),
     (imitated._makes_batches, "pt"),
-    (imitated.changed, "DataCollatorWithPadding"),
+    (imitated.changed, imitated.TABLE["DataCollatorWithPadding"]),
     (padded._keeps_numpy_numbers,),
     (generators._torch_is_known, torch.float32),
     (generators._numpy_is_known,),

@@ -14,7 +14,7 @@ with needs("quadrat.batching.samplers", "transformers"):
     from quadrat.installed import imitated, originals
     from quadrat.installed.imitated import Row, code_of
 
-Row("LengthGroupedSampler", code_of("LengthGroupedSampler", home="trainer_pt_utils"), compares=False)
+_ROW = Row("LengthGroupedSampler", code_of("LengthGroupedSampler", home="trainer_pt_utils"), compares=False)
 
 
 class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc,name-defined]
@@ -60,7 +60,7 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
             lengths = stored_lengths(lengths, name).tolist()
         elif lengths is not None:
             lengths = _read_once(lengths)
-        elif imitated.unknown("LengthGroupedSampler") is None and has_stored_lengths(dataset, name):
+        elif imitated.unknown(_ROW) is None and has_stored_lengths(dataset, name):
             lengths = stored_lengths(dataset, name).tolist()
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 

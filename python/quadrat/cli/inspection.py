@@ -36,7 +36,7 @@ def _what_falls_back() -> str:
         from quadrat.installed import imitated
         from quadrat.integration.table import rows
 
-        found = {name: code for name in rows() if (code := imitated.changed(name)) is not None}
+        found = {row.name: code for row in rows().values() if (code := imitated.changed(row)) is not None}
         unknown = [f"{name} ({imitated.BROKEN.get(code) or f'{code} is unknown'})" for name, code in found.items()]
     except Exception as error:  # whatever a broken installation raises
         return f"unknown: {type(error).__name__}: {one_line(error)}"

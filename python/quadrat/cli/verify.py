@@ -30,7 +30,7 @@ class Case(NamedTuple):
     """A collator or function, of theirs and quadrat's: of options, what makes a batch."""
 
     name: str
-    row: str  # of the table of what is imitated
+    row: Any  # of the table of what is imitated
     theirs: Callable[..., Any]
     ours: Callable[..., Any]
     draw: Callable[[Rng], tuple[dict[str, Any], Any]]  # options and features
@@ -61,12 +61,11 @@ def run(options: Namespace) -> int:
             with drawn.in_worker() if rng.integers(9) == 0 else contextlib.nullcontext():
                 found.append(_difference(case, *case.draw(rng), reached))
         differing = [one for one in found if one is not None]
-        compiled = "" if case.row in _UNCOUNTED else f"{stats().compiled}"
+        compiled = "" if case.row.name in _UNCOUNTED else f"{stats().compiled}"
         differences |= {case.name: differing[0]} if differing else {}
         result = f"{len(differing)} differ" if differing else f"equal, {_times_as_fast(case):.1f} times as fast"
         rows.append((case.name, f"{len(found)}", compiled, result))
-    apart = [name for name in table_rows() if name not in unknown]
-    rows += [(name, "", "", "not compared") for name in apart]
+    rows += [(name, "", "", "not compared") for name, row in table_rows().items() if row not in unknown]
     say(out, f"Drawn batches of quadrat and of transformers {transformers.__version__}, compared to the bit:")
     out.print(table(("collator or function", "batches", "compiled", "batches of quadrat"), rows))
     for name, difference in differences.items():
@@ -81,8 +80,8 @@ def run(options: Namespace) -> int:
         say(out, f"{len(excused)} more lines raise errors, or are for other frameworks. Such batches fall back.")
     equal = [case.row for case in cases if case.name not in differences and not missed[case.row]]
     known = imitated.remembered()
-    keys = {twin: key for twin in equal if unknown[twin] and (key := imitated.key_of(twin)) is not None}
-    if new := {twin: key for twin, key in keys.items() if key not in known.get(twin, ())}:
+    keys = {row.name: key for row in equal if unknown[row] and (key := imitated.key_of(row)) is not None}
+    if new := {name: key for name, key in keys.items() if key not in known.get(name, ())}:
         if options.remember:
             try:
                 say(out, f"{len(new)} of them are known from now on: {imitated.remember(new)}.")
@@ -93,12 +92,12 @@ def run(options: Namespace) -> int:
     return int(len(equal) < len(cases))
 
 
-def _unknown(row: str) -> list[Any]:
+def _unknown(row: Any) -> list[Any]:
     """The functions of a row's reference that quadrat was not tested with."""
     from quadrat.installed import imitated
     from quadrat.installed.fingerprints import functions_of
 
-    codes = [imitated.CODE[name] for name in imitated.TABLE[row].reference if not imitated.is_known(name)]
+    codes = [imitated.CODE[name] for name in row.reference if not imitated.is_known(name)]
     return [function for code in codes if code is not None for function in functions_of(code)]
 
 
@@ -142,8 +141,8 @@ def _times_as_fast(case: Case) -> float:
 class _Call:
     """A function with its subject and options, as a collator has them."""
 
-    def __init__(self, function: Callable[..., Any], twin: str, subject: Any = None, **options: Any) -> None:
-        self._function, self._options, self._imitates = function, options, twin
+    def __init__(self, function: Callable[..., Any], row: Any, subject: Any = None, **options: Any) -> None:
+        self._function, self._options, self._imitates = function, options, row
         self.tokenizer = subject
 
     def __call__(self, features: Any) -> Any:
@@ -236,6 +235,7 @@ def _functions() -> Iterator[Case]:
     from transformers import BatchEncoding, Wav2Vec2FeatureExtractor
 
     from quadrat.installed import originals
+    from quadrat.installed.imitated import TABLE
     from quadrat.planning.conversion import convert_to_tensors
     from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
     from quadrat.tokenizers.pad import tokenizer_pad
@@ -246,7 +246,7 @@ def _functions() -> Iterator[Case]:
         return feature_pad(extractor, clips, options=FeaturePadOptions(**options))
 
     def function(
-        name: str, twin: str, theirs: Any, ours: Any, columns: drawn.Columns, *subjects: Any, **of_lengths: Any
+        name: str, row: Any, theirs: Any, ours: Any, columns: drawn.Columns, *subjects: Any, **of_lengths: Any
     ) -> Case:
         """A function of a subject, such as a tokenizer, and of features; or of a `BatchEncoding` alone."""
 
@@ -262,23 +262,25 @@ def _functions() -> Iterator[Case]:
         rows = _usual(theirs, (columns, of_lengths, {}))[1]
         made = rows if subjects else BatchEncoding({key: [row[key] for row in rows] for key in rows[0]})
         usual = ({"subject": subjects[0], "return_tensors": "pt"} if subjects else {"tensor_type": "pt"}), made
-        return Case(name, twin, partial(_Call, theirs, twin), partial(_Call, ours, twin), draw, usual)
+        return Case(name, row, partial(_Call, theirs, row), partial(_Call, ours, row), draw, usual)
 
     rows = _PADDED | _LABELS | _EXTRA
     pads = originals.PAD, tokenizer_pad, rows, *drawn.tokenizers()
-    yield function("tokenizer.pad", "tokenizer_pad", *pads)
+    yield function("tokenizer.pad", TABLE["tokenizer_pad"], *pads)
     conversions = originals.CONVERT_TO_TENSORS, convert_to_tensors
-    yield function("convert_to_tensors", "convert_to_tensors", *conversions, rows, equal=True)
-    yield function("feature_extractor.pad", "feature_pad", originals.FEATURE_PAD, pad_clips, _CLIPS, *extractors)
+    yield function("convert_to_tensors", TABLE["convert_to_tensors"], *conversions, rows, equal=True)
+    yield function("feature_extractor.pad", TABLE["feature_pad"], originals.FEATURE_PAD, pad_clips, _CLIPS, *extractors)
 
 
 def _trl() -> Iterator[Case]:
     import quadrat.trl
+    from quadrat.installed.imitated import TABLE
 
     for name in ("sft", "dpo", "reward", "kto", "tpo"):
         if (module := getattr(quadrat.trl, name)) is None:
             continue
-        ours = next(one for one in vars(module).values() if getattr(one, "_imitates", "") == f"trl.{name}")
+        row = TABLE[f"trl.{name}"]
+        ours = next(one for one in vars(module).values() if getattr(one, "_imitates", None) is row)
         made = ours(pad_token_id=0)
         columns: drawn.Columns = {one: ("target",) for rows in getattr(made, "_rows", ()) for one in rows.columns}
         for one in getattr(made, "_numbers", ()):
@@ -293,6 +295,6 @@ def _trl() -> Iterator[Case]:
 
     import torch
 
-    twin = "trl.pad"
+    row = TABLE["trl.pad"]
     usual: Any = {}, [torch.arange(size) for size in range(4, 4 + _TIMED_ROWS)]
-    yield Case("trl pad", twin, partial(_Call, pad, twin), partial(_Call, quadrat.trl.padding.pad, twin), draw, usual)
+    yield Case("trl pad", row, partial(_Call, pad, row), partial(_Call, quadrat.trl.padding.pad, row), draw, usual)

@@ -13,7 +13,6 @@ from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, joined_packs, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
-from quadrat.installed.imitated import library_of
 from quadrat.planning.compared import of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
@@ -205,7 +204,7 @@ def check_framework(collator: Any, framework: Any) -> None:
     own = collator.trim, collator.pad_values, collator.join_columns, collator.dtypes
     if framework not in ("pt", "np", None) and (any(own) or collator._is_own(())):
         raise ValueError(
-            f"{library_of(collator._imitates)} makes batches for return_tensors={framework!r}, and lacks options of "
+            f"{collator._imitates.library} makes batches for return_tensors={framework!r}, and lacks options of "
             "quadrat's that are used here; use 'pt' or 'np', or leave these options out"
         )
 

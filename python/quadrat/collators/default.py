@@ -22,7 +22,6 @@ from quadrat.support.kinds import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 _FUNCTIONS = "default_data_collator", "torch_default_data_collator", "numpy_default_data_collator"
-Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked")
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str, Any]:
@@ -65,7 +64,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "default_data_collator"
+    _imitates: ClassVar[Row] = Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""

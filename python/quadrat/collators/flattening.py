@@ -29,6 +29,7 @@ from quadrat.planning.fallback import (
 )
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
 
+_NAME = "DataCollatorWithFlattening"
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
 _KEYS = {
@@ -43,9 +44,6 @@ _OWN_OPTIONS = (
     *("pad_to_multiple_of", "pad_values", "scalar_labels", "deferred"),
     *("kwargs_for", "align_to", "total_length", "continue_positions", "join_columns", "dtypes"),
 )
-
-
-Row("DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined")
 
 
 @dataclass(eq=False)
@@ -119,7 +117,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     join_columns: Sequence[str] = ()
     dtypes: Mapping[str, Any] | None = None
 
-    _imitates: ClassVar[str] = "DataCollatorWithFlattening"
+    _imitates: ClassVar[Row] = Row(
+        "DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined"
+    )
     _joins_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

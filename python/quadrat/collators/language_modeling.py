@@ -24,7 +24,6 @@ from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
 _NAME = "DataCollatorForLanguageModeling"
-Row(_NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",), labels=Role.OTHER)  # it makes labels itself
 
 
 @dataclass
@@ -87,7 +86,9 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
 
-    _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
+    _imitates: ClassVar[Row] = Row(  # it makes labels itself
+        _NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",), labels=Role.OTHER
+    )
     _takes_bare_rows: ClassVar[bool] = True
     # For each batch, whether it looks for a Trainer that sets no epoch; see `warn_of_one_epoch`.
     _quadrat_looks: ClassVar[Iterator[bool]] = itertools.repeat(True)

@@ -44,12 +44,6 @@ def _row(name: str, *more: str, **fields: Any) -> Row:
     return Row(name, code_of(name, *more) + PADDING, **fields)
 
 
-_row("DataCollatorWithPadding")
-_row("DataCollatorForSeq2Seq", labels=Role.TARGETS)
-_row("DataCollatorForTokenClassification", "DataCollatorMixin", labels=Role.TOKEN_LABELS)
-_row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
-
-
 @dataclass
 class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
     """Pad features to the longest one, or as `padding` says; replaces the transformers class.
@@ -105,7 +99,7 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
         {'input_ids': [[1, 2, 3, 0], [2, 0, 0, 0]], 'attention_mask': [[1, 1, 1, 0], [1, 0, 0, 0]], 'labels': [0, 1]}
     """
 
-    _imitates: ClassVar[str] = "DataCollatorWithPadding"
+    _imitates: ClassVar[Row] = _row("DataCollatorWithPadding")
     _explains_columns: ClassVar[bool] = False
 
     def __call__(self, features: Any) -> dict[str, Any]:
@@ -152,7 +146,7 @@ class DataCollatorForTokenClassification(
         [[7, 8, 9, 8]]
     """
 
-    _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
+    _imitates: ClassVar[Row] = _row("DataCollatorForTokenClassification", "DataCollatorMixin", labels=Role.TOKEN_LABELS)
 
     def torch_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into torch tensors."""
@@ -215,7 +209,7 @@ class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
         ([[1, 2, 3], [2, 0, 0]], [[2, 3], [1, -100]])
     """
 
-    _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
+    _imitates: ClassVar[Row] = _row("DataCollatorForSeq2Seq", labels=Role.TARGETS)
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
@@ -276,7 +270,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     deferred: bool = False
     trim: bool = False
 
-    _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
+    _imitates: ClassVar[Row] = _row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] = super(MixinCollator, self).torch_call

@@ -31,7 +31,6 @@ Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labe
 
 
 _NAME = "DataCollatorForPermutationLanguageModeling"
-Row(_NAME, code_of(_NAME) + BARE_ROWS, form="masked", unguarded=("plm_probability", "max_span_length"))
 
 
 @dataclass
@@ -62,7 +61,9 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "DataCollatorForPermutationLanguageModeling"
+    _imitates: ClassVar[Row] = Row(
+        _NAME, code_of(_NAME) + BARE_ROWS, form="masked", unguarded=("plm_probability", "max_span_length")
+    )
     _takes_bare_rows: ClassVar[bool] = True
     _lacks: ClassVar[Mapping[str, str]] = {"rng": "its spans are drawn one after the other"}
 

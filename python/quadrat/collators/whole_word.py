@@ -37,7 +37,6 @@ _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc
 _NAME = "DataCollatorForWholeWordMask"
 # That of 5.x shares its name with another one, or is quadrat's.
 _CODE = code_of(*(one for one in (_NAME,) if one in originals.ORIGINALS), "DataCollatorForLanguageModeling")
-Row(_NAME, _CODE + BARE_ROWS, form="masked", attributes=("generator", "deferred"))
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
@@ -67,7 +66,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         True
     """
 
-    _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
+    _imitates: ClassVar[Row] = Row(_NAME, _CODE + BARE_ROWS, form="masked", attributes=("generator", "deferred"))
     _takes_bare_rows: ClassVar[bool] = True
     _lacks: ClassVar[Mapping[str, str]] = {
         "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"

@@ -32,7 +32,10 @@ from quadrat.support.kinds import Framework
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What quadrat knows of one thing that it imitates: a row of `TABLE`, defined beside the code that imitates it."""
+    """What quadrat knows of one thing that it imitates: a row of `TABLE`, in the class that imitates it.
+
+    The class has the rest: how the reference is called, how a batch is made, and which batches are quadrat's own.
+    """
 
     name: str
     # Functions and classes whose code it stands for, see `code_of`; () of what is quadrat's own.
@@ -45,7 +48,8 @@ class Row:
     labels: Any = None  # the `Role` of a column of labels; None: a label per row
 
     def __post_init__(self) -> None:
-        TABLE[self.name] = self
+        if self.name:
+            TABLE[self.name] = self
 
     @property
     def library(self) -> str:
@@ -55,10 +59,12 @@ class Row:
 
 def row_of(subject: Any) -> Row:
     """The row of a collator, or of what stands for a function; of batches without padding, that of quadrat's own."""
-    return TABLE[PADDING_FREE if getattr(subject, "padding_free", False) else subject._imitates]
+    row: Row = subject._imitates
+    return TABLE[PADDING_FREE] if getattr(subject, "padding_free", False) else row
 
 
 PADDING_FREE = "padding_free"
+NOTHING = Row("")  # of what has no row
 TABLE: dict[str, Row] = {}  # of all modules that are loaded; see quadrat.integration.table
 CODE: dict[str, Any] = {}  # by name; None where this version has none. Guards detect patches that come later.
 BROKEN: dict[str, str] = {}  # names of code that does not import -> the error
@@ -111,34 +117,27 @@ def trusted() -> bool:
     return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0", "compare")
 
 
-def compares(row: str) -> bool:
+def compares(row: Row) -> bool:
     """True if batches of a row are compared with those of unknown code, and have not differed so far."""
-    return changed(row) is not None and row in _COMPARED and row not in DIFFERENCES
+    return changed(row) is not None and row.name in _COMPARED and row.name not in DIFFERENCES
 
 
 @functools.cache
-def changed(row: str) -> str | None:
+def changed(row: Row) -> str | None:
     """The first function or class of a row's reference that is unknown; None if all are known, or all are trusted."""
-    _COMPARED.discard(row)
-    if not row:
-        return None
-    name = next((name for name in TABLE[row].reference if name in BROKEN), None)
+    _COMPARED.discard(row.name)
+    name = next((name for name in row.reference if name in BROKEN), None)
     if name is not None or trusted():
         return name
-    if os.environ.get("QUADRAT_UNTESTED") == "compare" and TABLE[row].compares:
-        _COMPARED.add(row)
-    name = unlike_tested(row)
-    return None if name is None or key_of(row) in remembered().get(row, ()) else name
+    if os.environ.get("QUADRAT_UNTESTED") == "compare" and row.compares:
+        _COMPARED.add(row.name)
+    name = next((name for name in row.reference if not is_known(name)), None)
+    return None if name is None or key_of(row) in remembered().get(row.name, ()) else name
 
 
-def unlike_tested(row: str) -> str | None:
-    """The first function or class of a row's reference that differs from those of the tested versions."""
-    return next((name for name in TABLE[row].reference if not is_known(name)), None)
-
-
-def key_of(row: str) -> str | None:
+def key_of(row: Row) -> str | None:
     """A key of all code of a row's reference, and this version of quadrat; None where some has no source."""
-    found = ["" if (code := CODE.get(name)) is None else fingerprint(code) for name in TABLE[row].reference]
+    found = ["" if (code := CODE.get(name)) is None else fingerprint(code) for name in row.reference]
     return None if None in found else hashlib.sha256(repr((_core.__version__, found)).encode()).hexdigest()[:32]
 
 
@@ -168,10 +167,10 @@ def remember(keys: dict[str, str]) -> Path:
     return file
 
 
-def unknown(row: str) -> str | None:
+def unknown(row: Row) -> str | None:
     """The reason to leave batches to the reference, as a warning says once; None if the code is known, or compared."""
-    if row in DIFFERENCES:
-        return DIFFERENCES[row]
+    if row.name in DIFFERENCES:
+        return DIFFERENCES[row.name]
     name = changed(row)
     if name is None or compares(row):
         return None

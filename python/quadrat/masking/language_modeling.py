@@ -267,9 +267,9 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
     try:
         if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
-        twin = "DataCollatorForLanguageModeling"
-        require_known(twin, framework)
-        if imitated.compares(twin):
+        row = imitated.TABLE["DataCollatorForLanguageModeling"]
+        require_known(row, framework)
+        if imitated.compares(row):
             return None
         check_device(framework)
         if collator.whole_word_mask and offsets is None:

@@ -246,17 +246,17 @@ def _difference(expected: _Outcome, got: _Outcome) -> str | None:
 
 def _edit(collator: Any, features: Any, given: Any) -> str | None:
     """The first difference of what the reference and quadrat leave in features."""
-    may_differ = getattr(collator, "_imitates", "") == _EDITING
-    if may_differ or not (type(features) in _EDITED or isinstance(features, UserDict)):
+    row = getattr(collator, "_imitates", imitated.NOTHING)
+    if row.name == _EDITING or not (type(features) in _EDITED or isinstance(features, UserDict)):
         return None
     return first_difference(features, given, "features afterwards: features")
 
 
 def _tell(collator: Any, difference: str) -> None:
-    name, twin = type(collator).__name__, collator._imitates
-    library = imitated.library_of(twin)
+    name, row = type(collator).__name__, collator._imitates
+    library = row.library
     theirs = f"{library} {version(library.lower())}"
-    imitated.DIFFERENCES[twin] = f"{name} differs from {theirs}"
+    imitated.DIFFERENCES[row.name] = f"{name} differs from {theirs}"
     warnings.warn(
         f"{name}: quadrat {_core.__version__} and {theirs} differ: {difference}. From now on {library} makes its "
         "batches in this process: the results are right, but not faster. Please report this, and upgrade quadrat.",

@@ -20,7 +20,6 @@ from quadrat.support.kinds import Framework, default_float_kind
 from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
-Row("convert_to_tensors", PADDING[-1:])
 Encoding = TypeVar("Encoding")
 
 
@@ -53,7 +52,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
 
 
 class _Conversion(Function):
-    _imitates = "convert_to_tensors"
+    _imitates = Row("convert_to_tensors", PADDING[-1:])
 
     def look(self, encoding: Any, options: Any) -> tuple[Any, ...]:
         tensor_type, prepend_batch_axis = options

@@ -78,7 +78,7 @@ class AlwaysFallBack(FallBack):
     """A FallBack for every batch, because of the collator's options or its tokenizer."""
 
 
-def require_known(row: str, framework: Any, is_own: Callable[[], bool] = bool) -> None:
+def require_known(row: imitated.Row, framework: Any, is_own: Callable[[], bool] = bool) -> None:
     """Raises AlwaysFallBack where the installed libraries differ from those that a row of the table was tested with.
 
     is_own: whether the batch is quadrat's own, so that only libraries that do not work are in its way: a RuntimeError.
@@ -192,7 +192,8 @@ def log_once(collator: Any, why: Why, features: Any = None, *, counts: bool = Tr
     found = known.get(of)
     if is_new := found is None:
         why = _with_fast_form(why, features)
-        who = f"{type(collator).__name__}: fell back to {imitated.library_of(getattr(collator, '_imitates', ''))}"
+        library = getattr(collator, "_imitates", imitated.NOTHING).library
+        who = f"{type(collator).__name__}: fell back to {library}"
         found = f"{who}: {of}", f"{who}: {said(*why)}"
         if is_new := len(known) < _MOST_KINDS:
             known[of] = found

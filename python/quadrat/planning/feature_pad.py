@@ -32,13 +32,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _FLOAT64 = np.dtype(np.float64)
 _NONE = type(None)
-Row(
-    "feature_pad",
-    code_of(
-        *(f"SequenceFeatureExtractor.{name}" for name in ("pad", *_PARTS)),
-        *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
-        home="feature_extraction_sequence_utils",
-    ),
+_CODE = code_of(
+    *(f"SequenceFeatureExtractor.{name}" for name in ("pad", *_PARTS)),
+    *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
+    home="feature_extraction_sequence_utils",
 )
 
 
@@ -70,7 +67,7 @@ def only(rows: Any, name: str) -> list[dict[str, Any]]:
 
 
 class _FeaturePad(Function):
-    _imitates = "feature_pad"
+    _imitates = Row("feature_pad", _CODE)
 
     def look(self, inputs: Any, options: Any) -> tuple[Any, ...]:
         extractor, asked, name, _ = options

@@ -27,7 +27,7 @@ def make(
     """The batch that `ours` makes of what is given; the reference's where both are made, to be compared.
 
     Args:
-        subject: a collator, or a function with its options; `_imitates` names its row of the table.
+        subject: a collator, or a function with its options; `_imitates` is its row of the table.
         outcome: what recipes said: None, why the batch falls back, or () if it is to be compared.
         is_own: whether the batch is quadrat's own, which the reference cannot make.
         rows: of functions, which explain errors themselves: the features in what is given.
@@ -94,7 +94,7 @@ class Function:
     Each is given what the function is, and its options; `write` between them what `look` returned.
     """
 
-    _imitates = ""  # the name of a row of the table
+    _imitates: ClassVar[imitated.Row]
 
     def look(self, given: Any, options: Any) -> tuple[Any, ...]:
         """(names, columns, framework, what else tells kinds of batches apart), and perhaps more. Raises FallBack."""

@@ -14,13 +14,13 @@ from quadrat.planning.compared import of_reference
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.facts import PAD_ONE
 
-Row("tokenizer_pad", PADDING[1:])  # asked for here, before quadrat.tokenizers is loaded
+TOKENIZER_PAD = Row("tokenizer_pad", PADDING[1:])
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
     """The result of the reference's `pad`: rows of lists are padded by it, and converted in compiled code."""
     return_tensors = asked["return_tensors"]
-    known = imitated.changed("tokenizer_pad") is None and not of_reference()
+    known = imitated.changed(TOKENIZER_PAD) is None and not of_reference()
     if return_tensors is None or not known or not _holds_lists(tokenizer, encoded_inputs):
         return pad(tokenizer, encoded_inputs, **asked)
     return convert_to_tensors(pad(tokenizer, encoded_inputs, **asked | {"return_tensors": None}), return_tensors)

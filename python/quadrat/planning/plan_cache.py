@@ -170,8 +170,8 @@ class Spec(NamedTuple):
         calls = None if torch is None else [(CALL, call, None, result) for call, result in torch]
         known = joined_facts(self.facts, self.labelling.facts, calls)
         spec, facts = self, known or ()
-        if imitated.compares(row := getattr(collator, "_imitates", "")):
-            spec, facts = self._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, row, None))
+        if imitated.compares(row := getattr(collator, "_imitates", imitated.NOTHING)):
+            spec, facts = self._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, row.name, None))
         recipe = _core.Recipe(spec, facts, interop())
         if columns is None:
             batch = recipe.make(collator, features, counts)

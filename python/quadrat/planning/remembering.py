@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from quadrat import _core
-from quadrat.installed.imitated import TABLE
+from quadrat.installed.imitated import NOTHING, Row
 
 _MOST_FORMS = 16
 
@@ -31,7 +31,7 @@ class _Shared:
 class Remembering:
     """Base class of collators that keep recipes, in attributes named `_quadrat...`; all others are options."""
 
-    _imitates: ClassVar[str] = ""  # the name of a row of the table
+    _imitates: ClassVar[Row] = NOTHING
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is not a field
     join_columns: Any = ()  # likewise
@@ -86,7 +86,7 @@ class Remembering:
 def guarded_options(cls: type[Any]) -> tuple[str, ...]:
     """The options that decide what becomes of a batch: all fields, but for those that the row of the class names."""
     if "_quadrat_guarded" not in cls.__dict__:
-        fields, row = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else (), TABLE[cls._imitates]
+        fields, row = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else (), cls._imitates
         names = dict.fromkeys((*(field.name for field in fields), *row.attributes))
         cls._quadrat_guarded = tuple(name for name in names if name not in row.unguarded)
     return cls._quadrat_guarded  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from transformers import BatchEncoding
@@ -23,7 +23,7 @@ from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer, raise_saying
 from quadrat.planning.making import Options
 from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
-from quadrat.planning.pads_by_lists import by_lists, first_value, is_of_luke
+from quadrat.planning.pads_by_lists import TOKENIZER_PAD, by_lists, first_value, is_of_luke
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
@@ -156,7 +156,7 @@ class TokenizerPad(Options):
     """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive."""
 
     pad_values = None
-    _imitates: ClassVar[str] = "tokenizer_pad"
+    _imitates = TOKENIZER_PAD
 
     def __init__(self, tokenizer: Callable[[], Any], options: PadOptions, framework: Framework) -> None:
         self._tokenizer, self._options, self.return_tensors = tokenizer, options, framework

@@ -11,8 +11,6 @@ from trl.trainer.utils import pad
 from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
-Row("trl.dpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
-
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):
@@ -40,6 +38,6 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "trl.dpo"
+    _imitates: ClassVar[Row] = Row("trl.dpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
     _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

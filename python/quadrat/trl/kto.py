@@ -15,9 +15,6 @@ if isinstance(Original(pad_token_id=0)([{"prompt_ids": [1], "completion_ids": [2
     raise ImportError("the labels of this TRL are a list")  # in 1.8
 
 
-Row("trl.kto", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
-
-
 @dataclass
 class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
     """Join prompts and completions, and pad them; replaces the class in `trl.trainer.kto_trainer`.
@@ -40,7 +37,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "trl.kto"
+    _imitates: ClassVar[Row] = Row("trl.kto", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = tuple(
         Numbers(name, optional=name != "label") for name in ("ref_logps", "ref_KL_logps", "label")
     )

@@ -20,7 +20,6 @@ from quadrat.support.columns import DEEP, PAD, TENSOR, BatchLayout, column_shape
 from quadrat.support.tensors import recording
 
 Original: Any = _original
-Row("trl.pad", code_of_trl(_original))
 
 
 def pad(
@@ -75,7 +74,7 @@ def pad(
 
 
 class _Pad(Options):
-    _imitates = "trl.pad"
+    _imitates = Row("trl.pad", code_of_trl(_original))
     return_tensors = "pt"
 
     def __init__(self, value: int | float, side: str, multiple: int | None) -> None:

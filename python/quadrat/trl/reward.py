@@ -12,8 +12,6 @@ from trl.trainer.utils import pad
 from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
-Row("trl.reward", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
-
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):
@@ -34,6 +32,6 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "trl.reward"
+    _imitates: ClassVar[Row] = Row("trl.reward", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
     _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

@@ -27,9 +27,6 @@ from quadrat.trl._base import TrlCollator, require_ints, require_token
 _IGNORED = -100
 
 
-Row("trl.sft", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
-
-
 @dataclass
 class DataCollatorForLanguageModeling(TrlCollator, Original):
     """Pad rows and labels, or join them; replaces the class in `trl.trainer.sft_trainer`.
@@ -61,7 +58,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     padding_is_one_sequence: bool = False
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "trl.sft"
+    _imitates: ClassVar[Row] = Row("trl.sft", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
     def _is_own(self, features: Any) -> bool:
         return self.padding_is_one_sequence

@@ -9,7 +9,7 @@ from typing import Any
 from trl.trainer import grpo_trainer, rloo_trainer
 
 from quadrat.installed import imitated
-from quadrat.installed.imitated import BROKEN, Row, code_of_trl
+from quadrat.installed.imitated import BROKEN, TABLE, Row, code_of_trl
 
 _MODULES = {"GRPOTrainer": grpo_trainer, "RLOOTrainer": rloo_trainer}
 # What makes a pass, whose results are 0 at masked places; and what makes micro-batches, and a loss of them.
@@ -47,4 +47,4 @@ def unlike_tested(trainer: type, part: str) -> str | None:
             why = f"`{name}` of {trainer.__name__} is not that of TRL"
             warnings.warn(f"{why}: what depends on it stays as it is", stacklevel=2)
             return why
-    return imitated.unknown(f"trl.{base}.{part}")
+    return imitated.unknown(TABLE[f"trl.{base}.{part}"])

@@ -11,8 +11,6 @@ from trl.trainer.utils import pad
 from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.trl._base import Joined, PreferenceCollator
 
-Row("trl.tpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
-
 
 @dataclass
 class DataCollatorForTriplePreference(PreferenceCollator, Original):
@@ -38,7 +36,7 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[str] = "trl.tpo"
+    _imitates: ClassVar[Row] = Row("trl.tpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
     @property
     def _rows(self) -> tuple[Joined, ...]:  # type: ignore[override]
