@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from quadrat.batching.lengths import has_stored_lengths
 from quadrat.batching.lengths import lengths as stored_lengths
@@ -13,8 +13,6 @@ from quadrat.support.extras import needs
 with needs("quadrat.batching.samplers", "transformers"):
     from quadrat.installed import imitated, originals
     from quadrat.installed.imitated import Row, code_of
-
-_ROW = Row("LengthGroupedSampler", code_of("LengthGroupedSampler", home="trainer_pt_utils"), compares=False)
 
 
 class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc,name-defined]
@@ -42,6 +40,10 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
         [1, 0, 3, 2]
     """
 
+    _imitates: ClassVar[Row] = Row(
+        "LengthGroupedSampler", code_of("LengthGroupedSampler", home="trainer_pt_utils"), compares=False
+    )
+
     def __init__(
         self,
         batch_size: int,
@@ -60,7 +62,7 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
             lengths = stored_lengths(lengths, name).tolist()
         elif lengths is not None:
             lengths = _read_once(lengths)
-        elif imitated.unknown(_ROW) is None and has_stored_lengths(dataset, name):
+        elif imitated.unknown(self._imitates) is None and has_stored_lengths(dataset, name):
             lengths = stored_lengths(dataset, name).tolist()
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 

@@ -6,7 +6,7 @@ import functools
 import mmap
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,6 @@ with needs("quadrat.evaluation.containers", "transformers"):
     from quadrat.installed.imitated import Row, code_of
 
 _JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
-_ROW = Row("EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False)
 
 # What a container holds, as tensors and as arrays: None, one batch, or several that are yet to be joined.
 _Held = tuple[Any, Any]
@@ -98,9 +97,13 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
                [   3,    4,    5]])
     """
 
+    _imitates: ClassVar[Row] = Row(
+        "EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False
+    )
+
     def __new__(cls, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> Any:
         """The container of transformers, if its code is unknown and it can do what is asked."""
-        if cls is EvalLoopContainer and not ragged and imitated.unknown(_ROW) is not None:
+        if cls is EvalLoopContainer and not ragged and imitated.unknown(cls._imitates) is not None:
             return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
         return object.__new__(cls)
 
