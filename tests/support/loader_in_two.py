@@ -28,4 +28,5 @@ for _ in range(2):
     epochs.append(seen)
 Path(sys.argv[1]).mkdir(exist_ok=True)
 torch.save((epochs, computed, steps), Path(sys.argv[1], f"{accelerator.process_index}.pt"))
+model, loader = accelerator.free_memory(model, loader)  # which hold threads: a process that ends with them may abort
 accelerator.end_training()
