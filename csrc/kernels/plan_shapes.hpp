@@ -1,10 +1,8 @@
 // plan_shapes: the few widths for batches that compute the fewest tokens.
 //
 // A row goes to the least width that it fits, and a batch is filled to all rows of its width. The optimum follows from
-// the number of rows of each width alone, by dynamic programming. Without the rows that fill batches the best next
-// width rises with the width, so that divide and conquer finds the plans of n widths in n log n steps. They cost almost
-// as much as with those rows: so few widths may be in a best plan, and only these are compared with each other. More
-// widths than the best plan of any number of them has are not looked for.
+// the number of rows of each width alone, by dynamic programming. More widths than the best plan of any number of them
+// has are not looked for.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +18,7 @@ struct Widths {
     const std::int64_t* rows;         // of a batch of this width
 };
 
-// For how many widths at most there is memory, of 32 MiB for each of three tables.
+// For how many widths at most there is memory, of 32 MiB.
 inline std::int64_t plan_shapes_layers(std::int64_t widths, std::int64_t most) {
     return std::min(most, std::max<std::int64_t>(8, (std::int64_t{1} << 22) / (widths + 1)));
 }
@@ -28,7 +26,7 @@ inline std::int64_t plan_shapes_layers(std::int64_t widths, std::int64_t most) {
 // How many int64 `plan_shapes` needs besides its outputs.
 inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) {
     const std::int64_t layers = plan_shapes_layers(widths, most);
-    return (3 * (layers + 1) + 5) * (widths + 1) + layers + 1;
+    return (layers + 6) * (widths + 1);
 }
 
 // costs: the tokens computed with at most 1, 2, ... widths. chosen: of at most chosen.size widths, the number of each,

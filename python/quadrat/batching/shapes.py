@@ -123,7 +123,7 @@ def plan_shapes(
     A batch of width w has `max_tokens // w` rows, and a row goes to the least width that it fits. So of n rows, a width
     of r rows a batch computes `ceil(n / r) * r * w` tokens. The plan has the smallest sum of all plans whose widths are
     lengths of rows, rounded up to `pad_to_multiple_of`. It takes milliseconds for a thousand widths, and seconds for
-    thousands of widths and shapes.
+    ten thousand.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are
