@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
-from quadrat.input.rows import each_of
+from quadrat.input.rows import values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.installed.imitated import Row, code_of
@@ -155,6 +155,6 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
-        values = [{name: feature[name]} for feature in each_of(features)]
+        values = [{name: value} for value in values_of(features, name)]
         (tensor,) = originals.default_data_collator(values, key.framework).values()
     return tensor

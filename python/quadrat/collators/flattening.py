@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
 from quadrat.input.items import SEQ_LENGTHS, is_packed
-from quadrat.input.rows import MAIN, each_of, first_of, is_plain, plain
+from quadrat.input.rows import MAIN, is_plain, names_of, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.installed.imitated import Row, code_of
@@ -21,10 +21,10 @@ from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
     FallBack,
-    first_feature,
     or_fall_back,
     raise_clearer,
     raise_saying,
+    require_names,
     said,
 )
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
@@ -164,14 +164,14 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return flatten
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        first, facts = first_feature(features), joined_facts(own_facts(self), columns_facts(self))
+        names, facts = require_names(features), joined_facts(own_facts(self), columns_facts(self))
         if self._has_other_keys():
             raise FallBack("the reference's sets of keys were changed", "leave the collator's sets of keys as they are")
         packed = is_packed(features)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false", "give True or False"):
-            plan = self._flattening(first, framework)._replace(packed=packed)
+            plan = self._flattening(names, framework)._replace(packed=packed)
         extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
         labels = () if self.scalar_labels or plan.label is not None else ("labels",)
         options: dict[str, Any] = {
@@ -190,10 +190,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         own = self.pad_values, self.scalar_labels, self.join_columns, self.dtypes
         return bool(any(one is not None for one in given) or any(own))
 
-    def _flattening(self, first: Any, framework: Any) -> Flattening:
+    def _flattening(self, names: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}
-        extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
-        labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
+        extra = {name: value for name, value in pads.items() if name != MAIN and name in names}
+        labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in names else None)
         own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
         own["refuses_empty"] = flattening_drops_empty_rows()  # the reference drops them
         return Flattening.of(self, framework, *labels, extra, **own)
@@ -232,17 +232,17 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
 
 def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    first = first_of(features)
-    name = next((one for one in ("label", "labels") if one in first), None)
+    names = names_of(features) or ()
+    name = next((one for one in ("label", "labels") if one in names), None)
     if name is None:
         return batch
     try:
-        column = [{"label": feature[name]} for feature in each_of(features)]
+        column = [{"label": value} for value in values_of(features, name)]
         labels = default_data_collator(column, framework).get("labels")
     except Exception as error:
         raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
     if labels is None or labels.ndim != 1:
-        said = f"column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
+        said = f"column '{name}' must hold one number per row; row 0 holds {column[0]['label']!r:.60}"
         raise ValueError(f"scalar_labels: {said}")
     return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 

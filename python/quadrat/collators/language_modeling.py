@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from quadrat.batching._epoch import SharedEpoch
 from quadrat.collators._base import MixinCollator
 from quadrat.collators.options import PaddingFreeOptions
-from quadrat.input.rows import first_mapping
+from quadrat.input.rows import names_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
 from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
@@ -172,7 +172,7 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
             return True
         if (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
             return True
-        return self.mlm and self.whole_word_mask and "word_ids" in (first_mapping(features) or ())
+        return self.mlm and self.whole_word_mask and "word_ids" in (names_of(features) or ())
 
     def _fallback(self, features: Any, framework: Framework) -> Callable[[Any], Any]:
         if self.mlm and self.rng == "philox":

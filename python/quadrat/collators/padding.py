@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import MixinCollator
 from quadrat.collators.options import ColumnOptions, PaddingFreeOptions
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.rows import first_mapping
+from quadrat.input.rows import names_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import (
     multiple_choice_takes_labels,
@@ -22,7 +22,7 @@ from quadrat.installed.imitated import PADDING, Row, code_of
 from quadrat.planning import padded
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
-from quadrat.planning.fallback import FallBack, first_feature
+from quadrat.planning.fallback import FallBack, require_names
 from quadrat.planning.flat import flatten, padding_free_plan
 from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions
@@ -175,8 +175,8 @@ class DataCollatorForTokenClassification(
     def _flatten(self, features: Any, framework: Framework, facts: Any) -> Any:
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
-        first = first_mapping(features) or ()
-        label = next((name for name in ("label", "labels") if name in first), None)
+        names = names_of(features) or ()
+        label = next((name for name in ("label", "labels") if name in names), None)
         form: dict[str, Any] = {"labels": "none" if label is None else "as they are", "label": label}
         plan = padding_free_plan(self, features, framework, **form, label_pad=self.label_pad_token_id)
         return flatten(self, features, plan, facts=facts, only=plan.only)
@@ -277,14 +277,14 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return (lambda examples: call(_spared(examples))) if multiple_choice_takes_labels() else call
 
     def _plan(self, examples: Any, framework: Any) -> Any:
-        first, facts = first_feature(examples), padding_facts(self)
+        names, facts = require_names(examples), padding_facts(self)
         tokenizer = self.tokenizer
         facts = joined_facts(facts, _warning_facts(tokenizer))
         padded.check_tokenizer(tokenizer)
         if padded.warns_of_fast(tokenizer):
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
-        label, other = ("label", "labels") if "label" in first else ("labels", "label")
-        if label not in first or other in first:
+        label, other = ("label", "labels") if "label" in names else ("labels", "label")
+        if label not in names or other in names:
             raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
         if tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")

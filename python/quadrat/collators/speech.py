@@ -12,7 +12,7 @@ from transformers import BatchFeature
 
 from quadrat import _core
 from quadrat.input.items import normalise
-from quadrat.input.rows import Rows, each_of, plain
+from quadrat.input.rows import Rows, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import only_hands_on
 from quadrat.planning.diagnosis.values import Role
@@ -188,7 +188,7 @@ def _labels_of(rows: Any, name: str) -> list[dict[str, Any]]:
         [row[name] for row in rows]
     elif not rows.has(name):
         raise KeyError(name)
-    return [{"input_ids": row["labels"]} for row in each_of(rows)]
+    return [{"input_ids": labels} for labels in values_of(rows, "labels")]
 
 
 def _pad(extractor: Any, rows: Any, name: str, kinds: tuple[int, int | None], **options: Any) -> Any:
@@ -212,4 +212,4 @@ def _stacked_masks(rows: Any) -> Any:
             step = MASK, 0, col.STACK, INT64
             if type(made := found[1].run((step,), {}, interop(), True, col.BatchLayout())) is dict:
                 return made[MASK]
-    return torch.LongTensor([row[MASK] for row in each_of(rows)])
+    return torch.LongTensor(values_of(rows, MASK))

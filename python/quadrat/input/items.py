@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.rows import MAIN, Rows, first_of, rows_of, rows_of_columns, table_of_arrow
+from quadrat.input.rows import MAIN, Rows, names_of, rows_of, rows_of_columns, table_of_arrow
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
@@ -115,7 +115,7 @@ def joined_packs(features: Any, below: Sequence[str] = ()) -> Any:
         if type(pack) not in (list, tuple):
             raise TypeError(f"feature {number} is a {type(pack).__name__} among lists of rows: give lists alone")
     rows = list(itertools.chain.from_iterable(features))
-    names = [name for name in first_of(rows) if name not in below]
+    names = [name for name in names_of(rows) or () if name not in below]
     values, sizes = join(rows, names, remedy="remove the column")
     offsets = np.cumsum([0, *map(len, features)])
     bounds = np.append(0, sizes.cumsum())[offsets]
@@ -228,7 +228,7 @@ def documents_of(features: Any) -> Any:
     """
     documents, packed = join(features, [SEQ_LENGTHS])
     lengths = documents[SEQ_LENGTHS].astype(np.int64)
-    others = [name for name in first_of(features) if name != SEQ_LENGTHS]
+    others = [name for name in names_of(features) or () if name != SEQ_LENGTHS]
     values, sizes = join(features, [name for name in others if name == MAIN or _joins(features, name)])
     ends, bounds = packed.cumsum(), np.concatenate(([0], lengths.cumsum()))
     wrong = np.flatnonzero(bounds[ends] != sizes.cumsum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -182,40 +182,18 @@ def is_plain(feature: Any) -> bool:
     return _core.dict_of(feature, interop()) is not None
 
 
-class _Row(Mapping[str, Any]):
-    """A row of `Rows` for quadrat itself: a value is made when it is read, and no dict."""
-
-    def __init__(self, rows: Rows, at: int) -> None:
-        self._rows, self._at = rows, at
-
-    def __getitem__(self, name: str) -> Any:
-        return self._rows.value(name, self._at)
-
-    def __contains__(self, name: object) -> bool:
-        return self._rows.has(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows.names)
-
-    def __len__(self) -> int:
-        return len(self._rows.names)
+def values_of(features: Any, name: str) -> list[Any]:
+    """A column of the features, without a dict for each of `Rows`."""
+    if isinstance(features, Rows):
+        return [features.value(name, row) for row in range(len(features))]
+    return [feature[name] for feature in features]
 
 
-def each_of(features: Any) -> Any:
-    """The features for reading only: of `Rows`, mappings that make a value when it is read."""
-    return [_Row(features, i) for i in range(len(features))] if isinstance(features, Rows) else features
-
-
-def first_of(features: Any) -> Any:
-    """The first feature, as `each_of` gives it."""
-    return _Row(features, 0) if isinstance(features, Rows) else features[0]
-
-
-def first_mapping(features: Any) -> Mapping[str, Any] | None:
-    """The first feature, as `each_of` gives it, where features are a sequence that begins with a mapping; else None."""
-    if not isinstance(features, SEQUENCES) or not features:
-        return None
-    first = first_of(features)
+def names_of(features: Any) -> Collection[str] | None:
+    """The names of the columns of the first feature; None unless features are a sequence that begins with a mapping."""
+    if isinstance(features, Rows):
+        return features.names if len(features) else None
+    first = features[0] if isinstance(features, SEQUENCES) and features else None
     return first if isinstance(first, Mapping) else None
 
 

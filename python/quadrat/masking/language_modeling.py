@@ -11,7 +11,7 @@ import torch
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch, deferred_batch
 from quadrat.input.items import documents_of, is_packed
-from quadrat.input.rows import MAIN, SEQUENCES, first_mapping, rows_of_columns
+from quadrat.input.rows import MAIN, SEQUENCES, names_of, rows_of_columns
 from quadrat.installed import imitated
 from quadrat.masking import philox
 from quadrat.masking.vocabulary import length_facts, length_of, listed_special_ids
@@ -19,7 +19,7 @@ from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import facts as fact
 from quadrat.planning.facts import Fact, padding_facts, token_facts
-from quadrat.planning.fallback import FallBack, first_feature, require_known, rounded_up, said
+from quadrat.planning.fallback import FallBack, require_known, require_names, rounded_up, said
 from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
 from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions, padded_spec, require_tokenizer
@@ -45,8 +45,8 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
         raise FallBack("features are not a list", "give a list")
     multiple = collator.pad_to_multiple_of
-    bare = first_mapping(features) is None
-    names = () if bare else tuple(first_feature(features))
+    bare = names_of(features) is None
+    names = () if bare else tuple(require_names(features))
     apart = _masks_apart(collator, framework, names)
     if apart and collator.rng == "philox":
         why = "masking is left to the collator's methods", "give special_tokens_mask, or override none"
@@ -82,9 +82,9 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
 def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[Fact, ...] | None) -> Any:
     if collator.mlm and is_packed(features):
         features = documents_of(features)
-    if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
+    if isinstance(features, SEQUENCES) and features and names_of(features) is None:
         features = [{"input_ids": row} for row in features]
-    names = tuple(first_mapping(features) or ())
+    names = tuple(names_of(features) or ())
     read = "special_tokens_mask", "word_ids", "offset_mapping"
     omits = tuple(name for name in read if name in names)
     if collator.mlm and collator.row_key is not None:
@@ -316,7 +316,7 @@ def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
     """The batch of bare rows, or of mappings with `input_ids`. Raises FallBack."""
     if not isinstance(features, (*SEQUENCES, Ragged)) or not len(features):
         raise FallBack("features are not a list of mappings or rows", "give a list")
-    bare = first_mapping(features) is None
+    bare = names_of(features) is None
     if bare and type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
         raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
     spec = spec._replace(bare=bare, optional=None if bare else spec.optional)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
-from quadrat.input.rows import SEQUENCES, Rows, first_mapping, is_plain, plain
+from quadrat.input.rows import SEQUENCES, Rows, is_plain, names_of, plain
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis import options, rules
 from quadrat.support.arrays import fast_form
@@ -107,12 +107,12 @@ class or_fall_back:  # noqa: N801
             raise FallBack(*self._why) from error
 
 
-def first_feature(features: Any) -> Mapping[str, Any]:
-    """The first of a list of features, to read. Raises FallBack unless there is one, and reading it does no more."""
-    first = first_mapping(features) if type(features) in SEQUENCES else None
-    if first is None or not (type(features) is Rows or is_plain(first)):
+def require_names(features: Any) -> Collection[str]:
+    """As `names_of`. Raises FallBack unless features are a list, and reading the first one does nothing more."""
+    names = names_of(features) if type(features) in SEQUENCES else None
+    if names is None or not (type(features) is Rows or is_plain(features[0])):
         raise FallBack("features are not a list of plain mappings", "give dicts, or rows of a datasets.Dataset")
-    return first
+    return names
 
 
 def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why) -> Any:

@@ -11,7 +11,7 @@ from transformers.utils.generic import to_numpy
 
 from quadrat import _core
 from quadrat.input.items import as_columns
-from quadrat.input.rows import Rows, each_of, plain
+from quadrat.input.rows import Rows, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.installed.imitated import Row, code_of
@@ -63,7 +63,7 @@ def feature_pad(
 
 def only(rows: Any, name: str) -> list[dict[str, Any]]:
     """The rows as dicts of one column."""
-    return [{name: row[name]} for row in each_of(rows)]
+    return [{name: value} for value in values_of(rows, name)]
 
 
 class _FeaturePad(Function):

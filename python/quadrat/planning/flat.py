@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
-from quadrat.input.rows import MAIN, first_mapping, plain
+from quadrat.input.rows import MAIN, names_of, plain
 from quadrat.installed.imitated import PADDING_FREE, Row
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
@@ -136,8 +136,8 @@ def padding_free_plan(
         raise TypeError(problem)
     check_pad_values(collator)
     check_layout(collator)
-    first = first_mapping(features)
-    if first is None:
+    names = names_of(features)
+    if names is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
     tokenizer = collator.tokenizer
     for option in ("pad_to_multiple_of", "align_to", "total_length"):
@@ -146,11 +146,11 @@ def padding_free_plan(
     if collator.align_to is not None and labels == "none" and labelling.make is not None:
         raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
-    extra = {name: pads[name] for name in first if name in pads and name not in (label, *labelling.omits)}
-    if MAIN not in first:
-        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
+    extra = {name: pads[name] for name in names if name in pads and name not in (label, *labelling.omits)}
+    if MAIN not in names:
+        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(names)}")
     known = (MAIN, label, "attention_mask", *labelling.omits, *extra, *(collator.join_columns or ()))
-    packed, unknown = is_packed(features), [name for name in first if name not in known]
+    packed, unknown = is_packed(features), [name for name in names if name not in known]
     if packed and unknown != [SEQ_LENGTHS]:
         raise FallBack("packed rows have other columns")
     if unknown and not packed:

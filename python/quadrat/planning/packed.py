@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat.input.items import SEQ_LENGTHS, documents_of, is_packed
 from quadrat.input.rows import plain
-from quadrat.planning.fallback import FallBack, Why, first_feature, raise_clearer, said
+from quadrat.planning.fallback import FallBack, Why, raise_clearer, require_names, said
 from quadrat.planning.plan_cache import PlanKey, Spec
 from quadrat.support import columns as col
 from quadrat.support.kinds import BFLOAT16, BOOL, INT64, KINDS, bits_of, kind_of
@@ -97,7 +97,7 @@ def packed_spec(spec: Spec, collator: Any, features: Any) -> Spec:
     """Batches of features with these columns, whose documents are told apart if the collator's `packs` asks for it."""
     if collator.packs is None:
         return spec
-    names = [name for name in first_feature(features) if name not in spec.joined]
+    names = [name for name in require_names(features) if name not in spec.joined]
     names.sort(key=lambda name: name != spec.main)  # whose rows the documents lie in comes first
     documents = names.index(SEQ_LENGTHS) if is_packed(features) else -1
     layout = spec.layout._replace(seq_lengths=documents)

@@ -10,7 +10,7 @@ from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input.rows import each_of
+from quadrat.input.rows import values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
@@ -221,7 +221,7 @@ def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
     arrays = col.column_shapes(key.signature)[key.names.index(key.options.main)].first_form & col.MEMORY_ROWS
-    values = [feature[name] for feature in each_of(features)]
+    values = values_of(features, name)
     with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
         return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=key.framework)[name]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import BatchEncoding
 
-from quadrat.input.rows import SEQUENCES, Rows, first_of
+from quadrat.input.rows import SEQUENCES, Rows
 from quadrat.installed import imitated, originals
 from quadrat.installed.imitated import PADDING, Row
 from quadrat.planning.compared import of_reference
@@ -50,9 +50,9 @@ def is_of_luke(method: Any) -> bool:
 
 def first_value(features: Any, main: str) -> Any:
     """The first row of a list of mappings; None where a look may do more than look."""
-    if type(features) is Rows and not features.handed_out:
+    if type(features) is Rows:
         return None  # what lies in columns becomes lists
-    first = first_of(features)
+    first = features[0]
     data = first.data if type(first) is BatchEncoding else first
     return data.get(main) if type(data) is dict else None
 

@@ -6,7 +6,7 @@ A prompt is joined to each completion: the rows of the first completion come fir
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,10 +14,10 @@ import torch
 
 from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.input.rows import each_of
+from quadrat.input.rows import values_of
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import own_facts
-from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
+from quadrat.planning.fallback import FallBack, or_fall_back, require_names, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import FLOAT32, INT64
@@ -89,10 +89,10 @@ class PreferenceCollator(TrlCollator):
     pad_to_multiple_of: int | None
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        first, facts = first_feature(features), own_facts(self)
+        given, facts = require_names(features), own_facts(self)
         require_token(self.pad_token_id)
         rounded_up(0, self.pad_to_multiple_of)
-        sets, numbers = self._rows_and_numbers(first)
+        sets, numbers = self._rows_and_numbers(given)
         optional = (name for one in self._rows if one.optional for name in one.completions)
         either = *optional, *(one.name for one in self._numbers if one.optional)
         names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
@@ -121,10 +121,10 @@ class PreferenceCollator(TrlCollator):
             spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
         return spec.make(self, features)  # type: ignore[no-any-return]
 
-    def _rows_and_numbers(self, first: Mapping[str, Any]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
-        """The rows and numbers of a batch that begins with this example."""
-        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
-        return sets, tuple(one for one in self._numbers if not one.optional or one.name in first)
+    def _rows_and_numbers(self, given: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+        """The rows and numbers of a batch whose first example has these columns."""
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in given)
+        return sets, tuple(one for one in self._numbers if not one.optional or one.name in given)
 
     @property
     def _completions(self) -> int:
@@ -158,7 +158,7 @@ def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     _, numbers = key.options
     with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
         dtype = next(one.dtype for one in numbers if one.name == name)
-        return torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
+        return torch.tensor(values_of(features, name), dtype=dtype)
 
 
 def _cut(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.imitated import Row, code_of, code_of_trl
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import own_facts
-from quadrat.planning.fallback import FallBack, Why, first_feature, rounded_up
+from quadrat.planning.fallback import FallBack, Why, require_names, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT32, INT64
@@ -64,14 +64,14 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self.padding_is_one_sequence
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        first, facts = first_feature(features), own_facts(self) if _REMEMBERS else None
+        given, facts = require_names(features), own_facts(self) if _REMEMBERS else None
         require_token(self.pad_token_id)
         flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
         rounded_up(0, multiple)
         positions = not flattens and bool(getattr(self, "return_position_ids", False))
-        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in first)
-        self._require_newest(first, features, names)
-        packed = SEQ_LENGTHS in first and (flattens or positions)
+        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in given)
+        self._require_newest(given, features, names)
+        packed = SEQ_LENGTHS in given and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1
         defers = self.deferred and not flattens and not positions
         spec = Spec(
@@ -79,7 +79,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             sft_plan,
             (flattens, positions, packed),
             names,
-            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in first),
+            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in given),
             main=None if flattens else MAIN,
             layout=col.BatchLayout(
                 -1, multiple or 1, False, _IGNORED, continue_positions=not positions, seq_lengths=documents
@@ -87,7 +87,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             values=_values,
             facts=facts,
             deferred=deferred_batch if defers else None,
-            check=None if "labels" in first else _have_no_labels,
+            check=None if "labels" in given else _have_no_labels,
             finish=_finished if flattens else None,
         )
         return spec.make(self, features)  # type: ignore[no-any-return]
@@ -100,7 +100,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             reads[SEQ_LENGTHS] = Role.SIZES
         return reads
 
-    def _require_newest(self, first: Any, features: Any, names: tuple[str, ...]) -> None:
+    def _require_newest(self, given: Any, features: Any, names: tuple[str, ...]) -> None:
         """Raises FallBack for what only older classes do: cut rows, and make labels of masks."""
         limit = getattr(self, "max_length", None)
         if limit is not None and not self.padding_free:
@@ -108,7 +108,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             longest = 0 if found is None else max(found[1].longest(index) for index in range(len(names)))
             if type(limit) is not int or longest > limit:
                 raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
-        if not _REMEMBERS and ("completion_mask" in first or "assistant_masks" in first):
+        if not _REMEMBERS and ("completion_mask" in given or "assistant_masks" in given):
             raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
 
