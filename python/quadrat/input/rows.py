@@ -1,7 +1,5 @@
 """Features in columns: dicts of columns, Arrow tables, `Ragged`; read without a Python object per row."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, SupportsIndex

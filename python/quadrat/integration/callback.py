@@ -1,7 +1,5 @@
 """`SetEpochCallback`: has a Trainer's collator, dataset and stream be where its training is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`evaluate_by_length`: a Trainer evaluates rows of similar length together, and returns results in order."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A stream and a collator in worker processes: each batch comes with a note of where the stream is after it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`patch`: patches all the libraries that are installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 

@@ -3,8 +3,6 @@
 The original is called unless quadrat's function is proven to give the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """`patch_datasets`: batches of a `datasets.Dataset` in a DataLoader stay in Arrow until they are read."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any

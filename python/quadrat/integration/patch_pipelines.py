@@ -1,7 +1,5 @@
 """Pipelines of transformers, in batches by token budget: a part of `patch_transformers`."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -3,8 +3,6 @@
 Their loop gets a few thousand texts as one batch, which its model computes in batches by length.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`patch_tokenizers`: padding and conversion of transformers' tokenizers, in compiled code."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """`patch_trl`: replaces names in the modules of TRL with quadrat's classes and functions."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tokens of rows in the batches of a Trainer, and batches without the padding that is stored with them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

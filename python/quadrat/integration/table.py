@@ -1,7 +1,5 @@
 """The table: a row for each thing that quadrat imitates, from the module that imitates it."""
 
-from __future__ import annotations
-
 import contextlib
 
 from quadrat.collators import default, flattening, language_modeling, padding, permutation, whole_word  # noqa: F401

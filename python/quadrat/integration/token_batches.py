@@ -1,7 +1,5 @@
 """Batches by token budget for whoever trains: how many there are, what makes them, and a `DataLoader` of them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -1,7 +1,5 @@
 """Padding and unpadding of rows, without a gradient, and the options that the functions share."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any, Literal
 

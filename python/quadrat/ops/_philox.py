@@ -1,7 +1,5 @@
 """Masking whose draws depend only on seed, epoch, row key and position: `rng="philox"`."""
 
-from __future__ import annotations
-
 import math
 import operator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Outputs of batches, each row put in its place: arrays, lists, `Ragged`, and mappings and tuples of these."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import sys

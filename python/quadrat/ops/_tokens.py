@@ -1,7 +1,5 @@
 """Tokens of tensors by their numbers, and what a mask keeps, on the CPU and a GPU, without a gradient."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tensors that torch tracks go by way of quadrat's operators, which know their derivatives."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

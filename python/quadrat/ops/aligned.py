@@ -1,7 +1,5 @@
 """`quadrat.varlen.align`: sequences one after the other, each padded to a multiple of a length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

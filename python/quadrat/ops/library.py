@@ -6,8 +6,6 @@ waits for a GPU; there, rows that do not fit are cut. Checks that need no tensor
 and when `torch.compile` asks for shapes.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

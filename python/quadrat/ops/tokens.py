@@ -1,7 +1,5 @@
 """Tokens of tensors by their numbers, with gradients: `take` and `put`, each the derivative of the other."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Offsets of ragged rows: row `i` runs from `offsets[i]` to before `offsets[i + 1]`."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How a `Ragged` is shown: as text, and as a table in a notebook. Few rows are read, and of each a few numbers."""
 
-from __future__ import annotations
-
 import html
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Rows of flat values, chosen by their numbers or by a mask, as copies."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

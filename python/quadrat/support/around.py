@@ -1,7 +1,5 @@
 """Objects around others: the base of collators that call another one, and what lies within an object."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Arrays as the kernels take them: dense numbers in memory, of dtypes that they know or integers in their place."""
 
-from __future__ import annotations
-
 import functools
 import math
 import numbers

@@ -1,7 +1,5 @@
 """Features become columns of rows; the code after this does not depend on the form of the features."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from quadrat import _core

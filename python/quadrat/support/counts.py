@@ -1,7 +1,5 @@
 """Counts of the batches that the collators of this process made."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

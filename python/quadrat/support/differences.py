@@ -1,7 +1,5 @@
 """Where two values differ first: what a user sees of batches, features and states of generators."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

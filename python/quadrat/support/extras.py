@@ -1,7 +1,5 @@
 """Packages that quadrat does without until something needs one: what needs it, and how to install it."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import re

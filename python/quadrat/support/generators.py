@@ -1,7 +1,5 @@
 """The random generators that the reference draws from, if the compiled code draws the same: tried once a process."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random

@@ -1,7 +1,5 @@
 """Locks of modules."""
 
-from __future__ import annotations
-
 import os
 import threading
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Which mappings may be looked into: those that do nothing of their own when they are read."""
 
-from __future__ import annotations
-
 import sys
 from collections import ChainMap, OrderedDict, UserDict, defaultdict
 

@@ -6,8 +6,6 @@ TRL lacks a class of the last two, or makes other outputs, None stands in place 
 them all.
 """
 
-from __future__ import annotations
-
 import warnings
 from types import ModuleType
 

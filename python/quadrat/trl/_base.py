@@ -3,8 +3,6 @@
 A prompt is joined to each completion: the rows of the first completion come first, then those of the next.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple

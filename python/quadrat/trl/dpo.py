@@ -1,7 +1,5 @@
 """`DataCollatorForPreference` of TRL's `DPOTrainer`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """`DataCollatorForUnpairedPreference` of TRL's `KTOTrainer`; an ImportError if the installed TRL has none like it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 The gradient of a step is the same sum in another order, if the loss is not averaged within a micro-batch.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from itertools import chain

@@ -4,8 +4,6 @@ TRL pads prompts (left) and completions (right) to the longest row of a generati
 passes all go through `_get_per_token_logps_and_entropies`, whose results are 0 at masked places.
 """
 
-from __future__ import annotations
-
 import logging
 import weakref
 from collections.abc import Callable

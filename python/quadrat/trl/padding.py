@@ -1,7 +1,5 @@
 """`pad`: tensors to one shape, as `trl.trainer.utils.pad` does it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether padding in front of a row, or behind it, changes what a model computes: the model is asked, with one row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The columns that rows of prompts and completions take, and how rows share micro-batches."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`DataCollatorForLanguageModeling` of TRL's `SFTTrainer`."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The code of TRL's online trainers that has to be the tested one: rows of the table of what is imitated."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from typing import Any

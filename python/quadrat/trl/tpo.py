@@ -1,7 +1,5 @@
 """`DataCollatorForTriplePreference` of TRL's `TPOTrainer`; an ImportError if the installed TRL has none."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

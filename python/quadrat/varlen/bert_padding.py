@@ -3,8 +3,6 @@
 All have gradients, of any order, and compile without graph breaks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
