@@ -257,12 +257,7 @@ class Ragged(Generic[Array]):
         """The dimensions of one token, `...` in `[total, ...]`: `()` if a token is one number."""
         return tuple(self._values.shape[1:])
 
-    def __repr__(self) -> str:
-        """The first and last rows, the numbers of rows and tokens, and the dtype; on a GPU no rows."""
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
+    __repr__, _repr_html_ = as_text, as_html
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Rows of one length as one array, `[rows, length, ...]`.

@@ -1,7 +1,6 @@
 """How a `Ragged` is shown: as text, and as a table in a notebook. Few rows are read, and of each a few numbers."""
 
 import html
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ _BELOW = f",\n{_INDENT}"
 
 
 def as_text(rows: Any) -> str:
-    """The rows below one another, and facts; on a GPU these alone, to avoid synchronising."""
+    """The first and last rows, the numbers of rows and tokens, and the dtype; on a GPU, not to wait, no rows."""
     facts, shown = _facts_and_rows(rows)
     if shown is None:
         return f"Ragged({facts})"
@@ -65,9 +64,6 @@ def _numbers(row: Any) -> str:
     """A row, or its ends; of tokens that are more than a number, just how many and of which shape."""
     if row.ndim > 1:
         return f"<{' x '.join(map(str, row.shape))}>"
-    if len(row) > 2 * _NUMBERS:  # NumPy then shows both ends, of a row that is not read as a whole
-        ends = row[: _NUMBERS + 1], row[-_NUMBERS:]
-        row = (sys.modules["torch"].cat if is_tensor(row) else np.concatenate)(ends)
     few = as_numbers(row)
     return np.array2string(few, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=_INDENT)
 

@@ -22,16 +22,10 @@ class Sides(NamedTuple):
 
 
 def sides_of(model: Any, row: torch.Tensor, width: int, logps: Callable[..., torch.Tensor], *, half: bool) -> Sides:
-    """Compute a row without padding, with columns in front and behind, and with columns behind only.
+    """Compute a row, `[tokens]`, without padding, with columns in front and behind, and with columns behind only.
 
-    Always three passes without gradient, so that all processes of a sharded model make the same ones.
-
-    Args:
-        model: the one that `logps` computes with.
-        row: `[tokens]` integers.
-        width: the columns of the widest row.
-        logps: the log-probabilities `[1, kept]` of ids and a mask, both `[1, columns]`, for the last `kept` of them.
-        half: whether it computes in half precision.
+    Always three passes without gradient, so that all processes of a sharded model make the same ones. `logps` of the
+    model, of ids and a mask, both `[1, columns]`, returns log-probabilities `[1, kept]` for the last `kept` of them.
     """
     row = row[:_MOST_TOKENS] if row.numel() > 1 else row.new_tensor([0, 1])
     tokens, kept = row.numel(), max(1, row.numel() // 2)

@@ -34,12 +34,8 @@ def sizes_of(mask: torch.Tensor, completion_width: int, multiple: int | None = N
 def split_by_tokens(prompts: IntArray, completions: IntArray, count: int, most_tokens: int) -> list[int]:
     """The rows of each of `count` micro-batches that compute the fewest tokens together, each at most `most_tokens`.
 
-    Of many rows, each has as many.
-
-    Args:
-        prompts, completions: `[rows]` the columns of each row, in the order of the micro-batches. Each micro-batch is
-            padded to its widest prompt and its widest completion.
-        most_tokens: at least those of micro-batches of as many rows each.
+    Of many rows, each has as many. Micro-batches are padded to their widest prompt and their widest completion, and
+    have rows in the order of `prompts` and `completions`, `[rows]` columns; `most_tokens` allow as many rows in each.
     """
     rows = len(prompts)
     if rows > _MOST_ROWS:
