@@ -1,12 +1,13 @@
 """Each option of `quadrat run` acts, or a line says that it does not and why; it never ends a script."""
 
+import json
+import os
 import re
 import subprocess
 
 import pytest
 
 from quadrat.__main__ import main
-from quadrat.cli import run
 from support.command import RUN, ran, reported
 
 # Trainers of several kinds, one after the other, each of which trains and evaluates.
@@ -156,11 +157,12 @@ def test_says_what_does_nothing_where_batches_are_made(tmp_path):
     ],
 )
 def test_options_are_passed_on(monkeypatch, given, shapes, attention):
-    told = []
-    monkeypatch.setattr(run, "launch", lambda *passed: told.extend(passed) or 0)
-    assert main(["run", "--max-tokens", "64", *given, "script.py"]) == 0
-    assert told[0] == ["script.py"]
-    assert (told[1].shapes, told[1].attention) == (shapes, attention)
+    started = []
+    monkeypatch.setattr(os, "execve", lambda *passed: started.extend(passed))
+    main(["run", "--max-tokens", "64", *given, "script.py"])
+    assert started[1][-1] == "script.py"
+    told = json.loads(started[2]["QUADRAT_RUN"])
+    assert (told["max_tokens"], told["shapes"], told["attention"]) == (64, shapes, attention)
 
 
 def test_a_number_of_shapes(capsys):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import time
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -129,49 +130,52 @@ def _patch_sentences(tally: Any, told: Told) -> None:
     from quadrat.integration.patch_sentences import LOOPS, PLACES, InWindows, swaps
     from quadrat.integration.switch import Patch, Switch
 
-    def count_batch(batch: Any, _: Any) -> None:
+    def count_batch(batch: Any, *_: Any) -> None:
         if tally.own.computes:  # cards of models tokenise data sets, too
             tally.add_elsewhere(_SENTENCES, sizes_of(batch, None))
 
-    def count_columns(batch: Any, _: Any) -> None:
+    def count_columns(batch: Any, *_: Any) -> None:
         tally.own.is_counted = True  # else the loader counts it
         tally.add_elsewhere(_TRAINING, sizes_of(batch, None))
 
     for cls in PLACES:
-        _count(tally, cls, "preprocess", count_batch)
-    _count(tally, BaseDataCollator, "__call__", count_columns)
+        count_calls(tally, cls, "preprocess", count_batch)
+    count_calls(tally, BaseDataCollator, "__call__", count_columns)
     if told is not None:
-        _count(tally, InWindows, "preprocess", lambda *_: None)
-        _count(tally, InWindows, "collated", count_batch)
+        count_calls(tally, InWindows, "preprocess", lambda *_: None)
+        count_calls(tally, InWindows, "collated", count_batch)
         changed = swaps(told)
         Patch("run", Switch(lambda: changed, others=lambda: PLACES))
     for cls, name, _ in LOOPS:
-        _count(tally, cls, name, lambda *_: None, within="computes")
+        count_calls(tally, cls, name, lambda *_: None, "computes")
 
 
 def patch_tokenizers(tally: Any) -> None:
     """Counts the batches of tensors that tokenizers pad, unless a collator or a loader calls them."""
     from transformers import PreTrainedTokenizerBase
 
-    def count_tensors(batch: Any, options: dict[str, Any]) -> None:
+    def count_tensors(batch: Any, _: Any, options: dict[str, Any], *__: Any) -> None:
         if options.get("return_tensors") is not None and tally.own.fetcher is None:
             sizes = sizes_of(batch, None)
             if len(sizes.lengths) > 1 or sizes.is_unknown:
                 tally.add_elsewhere(_TOKENIZERS, sizes)
 
     for name in ("__call__", "pad"):
-        _count(tally, PreTrainedTokenizerBase, name, count_tensors)
+        count_calls(tally, PreTrainedTokenizerBase, name, count_tensors)
 
 
-def _count(
-    tally: Any, cls: Any, name: str, count: Callable[[Any, dict[str, Any]], None], *, within: str = "inside"
+def count_calls(
+    tally: Any, cls: Any, name: str, count: Callable[[Any, Any, dict[str, Any], float], None], within: str = "inside"
 ) -> None:
-    """Has results of a method counted, unless another one that counts has called it: `within`, of `tally.own`."""
+    """Has calls of a method counted, unless another one that counts has called it: `within`, of `tally.own`.
+
+    count: is given the result, the object, the options, and the seconds that the call took.
+    """
     call = getattr(cls, name)
 
     @functools.wraps(call)
     def counting(self: Any, *args: Any, **options: Any) -> Any:
-        own = tally.own
+        own, start = tally.own, time.perf_counter()
         outer = getattr(own, within)
         setattr(own, within, True)
         try:
@@ -179,7 +183,7 @@ def _count(
         finally:
             setattr(own, within, outer)
         if not outer:
-            count(batch, options)
+            count(batch, self, options, time.perf_counter() - start)
         return batch
 
     setattr(cls, name, counting)

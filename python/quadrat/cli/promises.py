@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat.cli.waste import LITTLE_PADDING, padded, shuffled, token_budget
-from quadrat.support.around import within
+from quadrat.support.around import calling_trainer, within
 
 TRAINING, EVALUATION = "training", "evaluation"
 MAX_TOKENS, EVALUATE = "--max-tokens", "--evaluation"
@@ -57,17 +57,6 @@ def _option_for(_dataset: Any, _index_sampler: Any, _collate_fn: Any) -> str:
         return BY_LENGTH
     collator: Any = getattr(sys.modules.get("quadrat.collators._base"), "Collator", ())
     return MAX_TOKENS if isinstance(_collate_fn, collator) else _BY_TOKENS
-
-
-def calling_trainer() -> tuple[Any, set[str]]:
-    """The Trainer of which a method is running, None if none is; and the names of that and all that it calls."""
-    module, frame, names = sys.modules.get("transformers.trainer"), sys._getframe(1), set[str]()
-    while module is not None and frame is not None:
-        names.add(frame.f_code.co_name)
-        if isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
-            return trainer, names
-        frame = frame.f_back  # type: ignore[assignment]
-    return None, names
 
 
 def _of_trainer() -> str | None:

@@ -15,35 +15,15 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from quadrat.cli.command import CommandError, complain
 
 VARIABLE = "QUADRAT_RUN"
 _OF_TRAINER = ("max_tokens", "group_by_length", "evaluation", "shapes", "attention", "trim", "inference")
+_COMMAND = ("script", "module", "code")  # options that may be long: the processes of the run have them as arguments
 _BOOTSTRAP = Path(__file__).with_name("bootstrap")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options that the processes of a run get."""
-
-    max_tokens: int | None = None  # of a Trainer's training batches; 0: as many as keep the steps; None: they stay
-    group_by_length: bool = False
-    evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
-    attention: int | str | None = None  # of `batch_by_tokens`
-    shapes: int | None = None  # that a Trainer's training batches are filled to; None: any
-    trim: bool = False  # whether a Trainer's training batches lose the padding that all their rows have
-    inference: bool = False  # whether pipelines compute rows of similar length together
-    quiet: bool = False
-    report: str | None = None  # a file
-    misplaced: tuple[str, ...] = ()  # names of options that the script was given
-    of_trainer: tuple[str, ...] = ()  # the options given that change what a Trainer or a pipeline does
-    folder: str = ""  # where processes leave what they counted
-    process: int = 0  # the number of the process that the script runs in
-    ranks: int = 1  # how many such processes share the folder
-    started: float = 0.0  # when, by `time.time`
 
 
 def run(options: Namespace) -> int:
@@ -53,32 +33,23 @@ def run(options: Namespace) -> int:
     command = options.script
     if options.module is not None or options.code is not None:
         command = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    own = {field.name for field in fields(Options)}
-    return launch(command, Options(**{name: value for name, value in vars(options).items() if name in own}))
-
-
-def launch(command: list[str], options: Options) -> int:
-    """Replace this process by a Python that runs `command`, what follows `python` in a shell. Raises CommandError."""
     if not command or command in (["-m"], ["-c"]):
         raise CommandError("name a script: quadrat run train.py, or quadrat run -m package.module")
     if sys.flags.ignore_environment:
         raise CommandError("Python was started with -E or -I, and ignores the variable by which quadrat is loaded")
     if options.report is not None:
         _require_place_for(Path(options.report))
-    folder, ranks = _folder()
-    names, of_run = _of_trainer(options), {f"--{name.replace('_', '-')}" for name in (*_OF_TRAINER, "quiet", "report")}
-    misplaced = tuple(one for one in (word.partition("=")[0] for word in command[1:]) if one in of_run)
-    told = replace(
-        options,
-        of_trainer=names,
-        misplaced=misplaced,
-        folder=folder,
-        ranks=ranks,
-        process=os.getpid(),
-        started=time.time(),
-    )
+    of_run = {f"--{name.replace('_', '-')}" for name in (*_OF_TRAINER, "quiet", "report")}
+    told = {
+        **{name: value for name, value in vars(options).items() if name not in _COMMAND},
+        "of_trainer": _of_trainer(options),
+        "misplaced": [one for one in (word.partition("=")[0] for word in command[1:]) if one in of_run],
+        **_place(),
+        "process": os.getpid(),  # that the script runs in
+        "started": time.time(),
+    }
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, VARIABLE: json.dumps(told), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     arguments = [sys.executable, *flags, *command]
     for stream in (sys.stdout, sys.stderr):
@@ -89,7 +60,7 @@ def launch(command: list[str], options: Options) -> int:
     os.execve(sys.executable, arguments, environment)
 
 
-def _of_trainer(options: Options) -> tuple[str, ...]:
+def _of_trainer(options: Namespace) -> list[str]:
     """The options given that change what a Trainer or a pipeline does. A line says which do nothing beside others."""
     given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in _OF_TRAINER}
     names = [name for name, value in given.items() if value is not None and value is not False]
@@ -99,7 +70,7 @@ def _of_trainer(options: Options) -> tuple[str, ...]:
             names.remove(name)
             if not options.quiet and os.environ.get("RANK", "0") == "0":
                 complain(f"quadrat run: {name} does nothing {other} --max-tokens")
-    return tuple(names)
+    return names
 
 
 def _require_place_for(report: Path) -> None:
@@ -112,12 +83,12 @@ def _require_place_for(report: Path) -> None:
         raise CommandError(f"--report {report}: it may not be written")
 
 
-def _folder() -> tuple[str, int]:
-    """Where the processes of this run leave what they counted, and how many have a report to make together."""
+def _place() -> dict[str, Any]:
+    """The folder where the processes of this run leave what they counted, and how many make a report together."""
     run, ranks = os.environ.get("TORCHELASTIC_RUN_ID"), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if run is None or ranks == 1:
         name, ranks = secrets.token_hex(8), 1
     else:
         parts = (run, os.environ.get("MASTER_PORT"), os.environ.get("TORCHELASTIC_RESTART_COUNT"), os.getppid())
         name = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-    return str(Path(tempfile.gettempdir(), f"quadrat-run-{name}")), ranks
+    return {"folder": str(Path(tempfile.gettempdir(), f"quadrat-run-{name}")), "ranks": ranks}

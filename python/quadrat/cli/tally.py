@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from typing import Any
 import quadrat
 from quadrat.cli.batch_sizes import COUNTED, UNLABELLED, Sizes, is_unlabelled, sizes_of
 from quadrat.cli.command import complain
-from quadrat.cli.run import VARIABLE, Options
+from quadrat.cli.run import VARIABLE
 from quadrat.cli.waits import Counts, Waits, is_of_pipeline
 from quadrat.support.counts import counting
 
 _EVERY = 1.0  # seconds between the numbers that a worker leaves
-OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
+OPTIONS = Namespace(**json.loads(os.environ[VARIABLE]))  # of the command, and what `run` adds to them
 
 
 class Tally(Waits):
@@ -35,8 +36,10 @@ class Tally(Waits):
         self.written = 0.0  # when numbers were left last
         self.is_done = False
 
-    def add(self, seconds: float, batch: Any, collator: Any) -> None:
-        """Adds a batch that a collator made in this time."""
+    def add(self, batch: Any, collator: Any, _: Any, seconds: float) -> None:
+        """Adds a batch that a collator made in this time, see `count_calls`."""
+        if not counting():
+            return
         options = getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_completions", 1)
         sizes, unlabelled, own = sizes_of(batch, *options), is_unlabelled(batch), self.own
         own.computed, own.is_counted, own.counts = sizes.computed, True, self.counts()

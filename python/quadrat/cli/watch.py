@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 import quadrat
-from quadrat.cli.batch_sizes import PATCHES, patch_tokenizers
+from quadrat.cli.batch_sizes import PATCHES, count_calls, patch_tokenizers
 from quadrat.cli.command import complain, one_line
 from quadrat.cli.online import prepare_online
-from quadrat.cli.promises import calling_trainer
 from quadrat.cli.tally import OPTIONS, TALLY, finish, say
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
-from quadrat.support.counts import counting
+from quadrat.support.around import calling_trainer
 from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 # The options of `batch_by_tokens`.
@@ -72,20 +71,6 @@ def _patch_transformers() -> None:
     quadrat.patch_transformers(datasets=False)
     if OPTIONS.max_tokens is not None:
         _patch_loaders()
-    original = Collator._collate
-
-    @functools.wraps(original)
-    def timed(self: Any, features: Any, framework: Any) -> Any:
-        start = time.perf_counter()
-        own = TALLY.own
-        outer, own.inside = own.inside, True
-        try:
-            batch = original(self, features, framework)
-        finally:
-            own.inside = outer
-        if counting():
-            TALLY.add(time.perf_counter() - start, batch, self)
-        return batch
 
     def recounted(call: Any) -> Any:
         @functools.wraps(call)
@@ -99,7 +84,7 @@ def _patch_transformers() -> None:
         return counted
 
     patch_tokenizers(TALLY)
-    Collator._collate = timed  # type: ignore[method-assign]
+    count_calls(TALLY, Collator, "_collate", TALLY.add)
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
     Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
 
@@ -108,17 +93,13 @@ def _patch_loaders() -> None:
     """DataLoaders that a script makes with `shuffle=True` have batches by token budget, too."""
     from torch.utils.data import DataLoader, RandomSampler
 
-    start = DataLoader.__init__
+    from quadrat.integration.switch import followed_by
 
-    @functools.wraps(start)
-    def __init__(  # noqa: N807
-        self: Any, dataset: Any, batch_size: Any = 1, shuffle: Any = None, *args: Any, **options: Any
-    ) -> None:
-        start(self, dataset, batch_size, shuffle, *args, **options)
-        if type(self) is DataLoader and isinstance(self.sampler, RandomSampler) and calling_trainer()[0] is None:
-            _use_budget(self)  # of a Trainer, `_prepare` has looked at the rows
+    def look(loader: Any) -> None:
+        if type(loader) is DataLoader and isinstance(loader.sampler, RandomSampler) and calling_trainer()[0] is None:
+            _use_budget(loader)  # of a Trainer, `_prepare` has looked at the rows
 
-    DataLoader.__init__ = __init__  # type: ignore[method-assign]
+    DataLoader.__init__ = followed_by(DataLoader.__init__, look)  # type: ignore[method-assign]
 
 
 def _use_budget(loader: Any) -> None:

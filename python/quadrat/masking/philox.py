@@ -16,6 +16,7 @@ from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
 from quadrat.planning.extra_columns import add_extra_columns
+from quadrat.support.around import calling_trainer
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
@@ -124,11 +125,8 @@ def warn_of_one_epoch(collator: Any) -> None:
 
 def _state_of_training() -> Any:
     """The state of the Trainer that is taking a batch to train on, if it trains for several epochs; else None."""
-    trainers, frame = sys.modules.get("transformers.trainer"), sys._getframe(2)
-    while trainers is not None and frame is not None and frame.f_code.co_name != "get_batch_samples":
-        frame = frame.f_back  # type: ignore[assignment]
-    trainer = frame and frame.f_locals.get("self")
-    if trainers is None or not isinstance(trainer, trainers.Trainer) or trainer.args.process_index > 0:
+    trainer, _ = calling_trainer("get_batch_samples")
+    if trainer is None or trainer.args.process_index > 0:
         return None
     worker, state = sys.modules["torch.utils.data"].get_worker_info(), trainer.state
     if worker is not None and worker.id > 0:

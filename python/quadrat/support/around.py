@@ -1,5 +1,6 @@
-"""Objects around others: the base of collators that call another one, and what lies within an object."""
+"""Objects around others: collators that call another one, what lies within an object, and a Trainer that is running."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,3 +23,14 @@ def within(value: Any, *names: str) -> Iterator[Any]:
     for _ in range(_DEEPEST):
         yield value
         value = next(filter(None, (getattr(value, name, None) for name in names)), None)
+
+
+def calling_trainer(method: str | None = None) -> tuple[Any, set[str]]:
+    """The Trainer of which this method (None: any) is running, or None; and the names of that and all that it calls."""
+    module, frame, names = sys.modules.get("transformers.trainer"), sys._getframe(1), set[str]()
+    while module is not None and frame is not None:
+        names.add(name := frame.f_code.co_name)
+        if method in (None, name) and isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
+            return trainer, names
+        frame = frame.f_back  # type: ignore[assignment]
+    return None, names
