@@ -10,7 +10,6 @@ from hypothesis import given
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 import quadrat
-from quadrat.batching.token_budget import usual_sampler
 from quadrat.cli import waste
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=150).map(lambda found: np.array(found, dtype=np.int64))
@@ -132,17 +131,6 @@ def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens,
         assert packed.largest_batch <= options["max_length"]
         assert packed.batches == len(quadrat.batching.plan_packs(lengths, options["max_length"]))
         assert flat.computed <= min(dynamic.computed, grouped.computed, budget.computed)
-
-
-@given(lengths=LENGTHS, batch_size=BATCH_SIZES, multiple_of=MULTIPLES)
-def test_the_default_budget_has_room_for_every_row(lengths, batch_size, multiple_of):
-    budget = usual_sampler(lengths, batch_size, multiple_of=multiple_of).max_tokens
-    assert budget >= quadrat.pad(tokens(lengths, [int(lengths.argmax())]), pad_to_multiple_of=multiple_of).size
-    assert budget >= batch_size * lengths.mean()
-
-
-def test_the_default_budget_is_a_batch_of_mean_length():
-    assert usual_sampler(np.array([100, 300]), 32).max_tokens == 6400
 
 
 @given(lengths=st.lists(st.integers(0, 10**6), min_size=1, max_size=200), at_most=st.integers(1, 30))

@@ -233,13 +233,14 @@ def test_a_usual_budget_keeps_the_number_of_steps(drawn, mean, batch_size, rows,
     sampler = usual_sampler(lengths, batch_size, **options)
     before = math.ceil(rows / batch_size / ranks)
     assert abs(len(sampler) - before) <= before / 20
-    assert sampler.max_tokens >= lengths.max()
+    assert sampler.max_tokens >= max(-(-lengths.max() // multiple) * multiple, batch_size * lengths.mean())
     assert sampler.max_batch_size is None or sampler.max_batch_size >= batch_size
     numbers = sampler.max_tokens, sampler.max_batch_size
     assert list(TokenBudgetBatchSampler(lengths, numbers[0], max_batch_size=numbers[1], **options)) == list(sampler)
 
 
 def test_a_usual_budget_of_many_rows(monkeypatch):
+    assert usual_sampler([100, 300], 32).max_tokens == 6400  # of few, a batch of mean length
     lengths = DRAWN["lognormal"](np.random.default_rng(0), 11, 200_000)
     monkeypatch.setattr(token_budget, "_COUNTED", 1 << 14)  # steps are counted for some of the rows alone
     assert len(usual_sampler(lengths, 8)) == pytest.approx(25_000, rel=0.05)

@@ -27,6 +27,7 @@ from quadrat.data import iterable
 from quadrat.input.items import LazyRow, LazyTable
 from quadrat.input.rows import Rows
 from support.strategies import make_tokenizer
+from support.streams import outcome_of
 from support.threads import together
 
 ROWS = 60
@@ -94,19 +95,6 @@ STEPS = {
 }
 
 
-def outcome_of(dataset: Any, stop: int | None, states: bool) -> list[Any]:
-    """The rows up to one, and the states; or the error."""
-    found: list[Any] = []
-    try:
-        for number, row in enumerate(dataset):
-            found.append((repr({**row}), list(row), dataset.state_dict() if states else None))
-            if number == stop:
-                break
-    except Exception as error:
-        found.append((type(error), str(error)))
-    return found
-
-
 @st.composite
 def streams(draw):
     """How to make a stream, always anew."""
@@ -142,11 +130,11 @@ def test_rows_order_and_states_are_those_of_datasets(folder, make, stop, states,
     state = data.draw(st.sampled_from([one[2] for one in expected]))
     resumed = make(folder)
     resumed.load_state_dict(copy.deepcopy(state))
-    expected = outcome_of(resumed, None, True)
+    expected = outcome_of(resumed)
     with quadrat.data.patch_datasets():
         resumed = make(folder)
         resumed.load_state_dict(copy.deepcopy(state))
-        assert outcome_of(resumed, None, True) == expected
+        assert outcome_of(resumed) == expected
 
 
 def items_of(stream: Any) -> list[Any]:
@@ -240,9 +228,9 @@ def test_an_error_of_one_row_comes_with_that_row():
     examples = iterable_dataset.ArrowExamplesIterable(lambda numbers: iter([(0, table)]), {"numbers": [0]})
     info = datasets.DatasetInfo(features=datasets.Features({"a": datasets.Value("int8")}))
     dataset = datasets.IterableDataset(examples, info=info)
-    expected = outcome_of(dataset, None, True)
+    expected = outcome_of(dataset)
     with quadrat.data.patch_datasets():
-        assert outcome_of(dataset, None, True) == expected
+        assert outcome_of(dataset) == expected
 
 
 def row_of(**columns: Any) -> Any:

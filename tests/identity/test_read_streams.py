@@ -13,18 +13,9 @@ from datasets import iterable_dataset
 import quadrat
 from quadrat.data import iterable
 from quadrat.input.items import LazyRow
+from support.streams import outcome_of
 
 IS_NEW = hasattr(iterable_dataset, "InterleavedShardsExamplesIterable")
-
-
-def outcome_of(dataset: Any) -> list[Any]:
-    """The rows and the states; or the error."""
-    found: list[Any] = []
-    try:
-        found += ((repr({**row}), dataset.state_dict()) for row in dataset)
-    except Exception as error:
-        found.append((type(error), str(error)))
-    return found
 
 
 def tables_of(table: pa.Table, size: int, features: Any = None) -> Any:

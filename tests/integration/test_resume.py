@@ -240,6 +240,7 @@ def test_restored_callbacks_keep_their_collator(tmp_path, stream):
 
 class Sized(Plain):
     def __init__(self, length=45):
+        super().__init__()
         self.length = length
 
     def __len__(self):

@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset
 from transformers import Trainer, TrainerCallback
 
 import quadrat
+from support.streams import Torch
 from support.trainer import arguments
 
 LENGTHS = np.random.default_rng(0).integers(1, 12, 45).tolist()
@@ -20,18 +21,11 @@ ROWS = [{"input_ids": [number + 1] * length} for number, length in enumerate(LEN
 WIDTH = 40  # of all batches: accelerate joins those of several processes
 
 
-class Plain(IterableDataset):
+class Plain(Torch):
     """A stream without a state, of which each worker has a part."""
 
-    epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self) -> Any:
-        info = torch.utils.data.get_worker_info()
-        rows = ROWS[self.epoch :] + ROWS[: self.epoch]
-        return iter(rows[info.id :: info.num_workers] if info else rows)
+    def __init__(self) -> None:
+        super().__init__(ROWS, shards_itself=True)
 
 
 class Counting(IterableDataset):

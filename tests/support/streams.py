@@ -86,3 +86,16 @@ def documents(items):
 
 def everything(lengths=LENGTHS):
     return sorted(row["input_ids"] for row in rows_of(lengths))
+
+
+def outcome_of(dataset, stop=None, states=True):
+    """The rows of a `datasets.IterableDataset` up to one, and the states; or the error."""
+    found = []
+    try:
+        for number, row in enumerate(dataset):
+            found.append((repr({**row}), list(row), dataset.state_dict() if states else None))
+            if number == stop:
+                break
+    except Exception as error:
+        found.append((type(error), str(error)))
+    return found
