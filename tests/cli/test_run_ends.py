@@ -37,6 +37,24 @@ ENDS = {
     "an error at exit": ("atexit.register(int, 'x')\nsys.exit(4)", 4),
     "an error at exit after an interrupt": ("atexit.register(int, 'x')\nraise KeyboardInterrupt", -signal.SIGINT),
 }
+SCRIPTS = {
+    **ENDS,
+    "arguments": ("print(sys.argv, sys.path[0], __file__, __name__, __spec__, sys.stdin.read())", 0),
+    "syntax": ("a b", 1),
+    "customized": ("print([name for name in sys.path if 'quadrat' in name and 'bootstrap' in name])", 0),
+}
+MODULES = "import atexit, os, signal, subprocess, sys, time\n"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_run_as_under_python(tmp_path, name):
+    code, status = SCRIPTS[name]
+    (tmp_path / "script.py").write_text(f"{MODULES}{code}")
+    made = [ran(tmp_path, command, "script.py", "--max-tokens", "-m", "x", input="typed") for command in (PYTHON, RUN)]
+    expected, found = ((one.returncode, one.stdout, one.stderr) for one in made)
+    assert expected == found
+    assert made[0].returncode == status
+    assert not list(tmp_path.glob("quadrat-run-*"))
 
 
 @pytest.mark.slow
@@ -47,7 +65,7 @@ ENDS = {
 def test_ends_as_under_python(tmp_path, end, where):
     code, status = ENDS[end]
     made = "import batches" if where == "here" else "subprocess.run([sys.executable, 'batches.py'], check=True)"
-    (tmp_path / "script.py").write_text(f"import atexit, os, signal, subprocess, sys, time\n{made}\n{code}\n")
+    (tmp_path / "script.py").write_text(f"{MODULES}{made}\n{code}\n")
     (tmp_path / "batches.py").write_text("")
     expected = ran(tmp_path, PYTHON, "script.py")
     (tmp_path / "batches.py").write_text(BATCHES)
