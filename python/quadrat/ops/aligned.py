@@ -13,9 +13,9 @@ from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import columns as col
-from quadrat.support import kinds, memory
 from quadrat.support.arrays import require_array
-from quadrat.support.kinds import BOOL, INT32, INT64, Framework
+from quadrat.support.kinds import BOOL, INT32, INT64, KINDS, Framework, torch_module
+from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import is_tensor, on_gpu, recording
 
 _INT32 = 2**31
@@ -162,7 +162,7 @@ ALIGNED = (
 def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
     """A column of rows of these lengths, whose values are not there to be read."""
     offsets, columns = bounds_of(lengths), _core.Columns()
-    columns.add_ragged(0, BOOL, int(offsets[-1]), memory.address_of(offsets), len(lengths))
+    columns.add_ragged(0, BOOL, int(offsets[-1]), address_of(offsets), len(lengths))
     return columns
 
 
@@ -171,8 +171,8 @@ def run_flat(
 ) -> dict[str, Any]:
     """The outputs, `[total]` each, of steps for joined rows. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
-        kinds.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
-    made = columns.run(tuple(steps), fills or {}, memory.interop(), framework == "pt", layout)
+        torch_module()  # before interop looks at what is loaded
+    made = columns.run(tuple(steps), fills or {}, interop(), framework == "pt", layout)
     if isinstance(made, dict):
         return made
     step, code, row, position = made
@@ -180,7 +180,7 @@ def run_flat(
     if code == col.OUT_OF_RANGE and name == "position_ids":
         raise OverflowError(f"position_ids_start={layout.start} leads to positions beyond int64")
     if code == col.OUT_OF_RANGE and row < 0:
-        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {kinds.KINDS[kind]}")
+        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {KINDS[kind]}")
     raise_failure((code, row, position))
 
 

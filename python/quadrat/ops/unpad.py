@@ -11,12 +11,11 @@ from quadrat.ops._padding import Side, as_int, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
-from quadrat.support import tensors
 from quadrat.support.arrays import bytes_per_token, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
 from quadrat.support.kinds import BOOL, torch_dtype
 from quadrat.support.memory import address_of
-from quadrat.support.tensors import is_tensor, on_gpu, recording
+from quadrat.support.tensors import is_tensor, on_gpu, recording, require_unrecorded
 
 if TYPE_CHECKING:
     from quadrat.support.arrays import SameArray
@@ -71,7 +70,7 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
-            tensors.require_unrecorded("lengths without total=")
+            require_unrecorded("lengths without total=")
             total = int(lengths.sum())
     else:
         bounds, facts = offsets_of(lengths)

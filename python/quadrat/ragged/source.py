@@ -8,12 +8,11 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ragged.offsets import Facts, bounds_of, tensor_or_array
-from quadrat.support import tensors
 from quadrat.support.arrays import IntArray, carrier_of, fast_form, is_array, require_own_dtype
 from quadrat.support.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.support.kinds import FLOAT64, INT64, Framework, framework_of, kind_of
 from quadrat.support.memory import address_of, empty, interop
-from quadrat.support.tensors import is_tensor
+from quadrat.support.tensors import is_tensor, require_unrecorded
 
 _ERRORS = {
     _core.CODES.NO_CONVERSION: TypeError,
@@ -48,7 +47,7 @@ class RowSource:
         if not isinstance(rows, (list, tuple)):
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         if any(map(is_tensor, rows)):
-            tensors.require_unrecorded("rows")
+            require_unrecorded("rows")
         carriers = _as_carriers(rows)
         columns = _core.Columns()
         columns.add_values(rows if carriers is None else carriers, interop())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 _Pair = tuple[int, int]  # of queries and of keys, or of tokens before and after
+# As `BlockMask` has them, for each row: how many blocks are partial, and which; how many are full, and which.
+_Blocks = tuple[Any, Any, Any, Any]
 _MOST = 2**31 - 1  # what int32 holds, as the numbers of blocks
-
-
-class _Blocks(NamedTuple):  # as `BlockMask` has them, for each row: how many and which are partial, and full
-    partial_counts: Any
-    partial_columns: Any
-    full_counts: Any
-    full_columns: Any
 
 
 def document_block_mask(
@@ -92,9 +87,9 @@ def document_block_mask(
     before = total if window is None else min(window - 1, total)
     reach = before, 0 if causal else before
     work = _on_device if on_gpu(bounds) and target.type != "cpu" else _on_cpu
-    documents, rows, columns = work(bounds, total, reach, size, target)
-    mask_mod = _mask_mod(documents, causal, window)
-    return BlockMask((total, total), *rows, *columns, BLOCK_SIZE=size, mask_mod=mask_mod)
+    documents, *blocks = work(bounds, total, reach, size, target)
+    own: dict[str, Any] = {"BLOCK_SIZE": size, "mask_mod": _mask_mod(documents, causal, window)}
+    return BlockMask((total, total), *blocks, **own)
 
 
 def _block_size(given: int | _Pair) -> _Pair:
@@ -118,7 +113,7 @@ def _bounds(cu_seqlens: Any, total_length: int | None) -> tuple[Any, int]:
     return bounds, facts.last if total is None else total
 
 
-def _on_cpu(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> tuple[Any, _Blocks, _Blocks]:
+def _on_cpu(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> Iterable[Any]:
     """The documents, the blocks row by row, and the blocks column by column; worked out here, and moved to `target`."""
     if on_gpu(bounds):
         bounds = bounds.cpu().numpy()
@@ -126,11 +121,9 @@ def _on_cpu(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> 
     numbers = (("seq_idx", 0, SEQUENCES, INT32),)
     layout = BatchLayout(total=total, batched=False)
     documents = run_flat(column_of(lengths), numbers, "pt", layout)["seq_idx"]
-    blocks = _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
-    if target.type == "cpu":
-        return documents, *blocks
-    rows, columns = (_Blocks(*(one.to(target, non_blocking=True) for one in half)) for half in blocks)
-    return documents.to(target, non_blocking=True), rows, columns
+    blocks = *_blocks(bounds, total, reach, size), *_blocks(bounds, total, reach[::-1], size[::-1])
+    made = documents, *blocks
+    return made if target.type == "cpu" else (one.to(target, non_blocking=True) for one in made)
 
 
 def _blocks(bounds: Any, total: int, reach: _Pair, size: _Pair) -> _Blocks:
@@ -139,10 +132,10 @@ def _blocks(bounds: Any, total: int, reach: _Pair, size: _Pair) -> _Blocks:
     tensors, addresses = zip(*(empty("pt", shape, INT32) for shape in shapes), strict=True)
     if (failure := _core.document_blocks(bounds, total, reach, size, addresses)) is not None:
         raise ValueError(f"cu_seqlens cannot be boundaries of documents: entry {failure[1]}")
-    return _Blocks(*tensors)
+    return tensors
 
 
-def _on_device(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> tuple[Any, _Blocks, _Blocks]:
+def _on_device(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) -> Iterable[Any]:
     """As `_on_cpu`, where boundaries and mask are on a GPU. Some forty small launches, and nothing waits for them."""
     import torch
 
@@ -156,7 +149,7 @@ def _on_device(bounds: Any, total: int, reach: _Pair, size: _Pair, target: Any) 
         end = torch.minimum(tokens + after + 1, bounds[documents + 1])
         return _blocks_on_device(begin, end, total, *sizes)
 
-    return documents.to(torch.int32), blocks(*reach, *size), blocks(*reach[::-1], *size[::-1])
+    return documents.to(torch.int32), *blocks(*reach, *size), *blocks(*reach[::-1], *size[::-1])
 
 
 def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_size: int) -> _Blocks:
@@ -175,7 +168,7 @@ def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_si
         order = torch.argsort(chosen.to(torch.uint8), dim=-1, descending=True, stable=True)
         return chosen.sum(-1, dtype=torch.int32)[None, None], order.to(torch.int32)[None, None]
 
-    return _Blocks(*listed(seen & ~full), *listed(full))
+    return *listed(seen & ~full), *listed(full)
 
 
 def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:
