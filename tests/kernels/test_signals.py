@@ -76,11 +76,6 @@ class Key(str):
         return str.__eq__(self, other)
 
 
-def plain_lengths():
-    rows = [{"input_ids": [1]}] * ROWS + [{Key("input_ids"): [1]}]
-    return partial(_core.plain_lengths, rows, "input_ids"), lambda: not Key.seen
-
-
 def measure_rows():
     rows, found = [{"input_ids": [1]}] * ROWS, np.full(ROWS, -1)
     call = partial(_core.measure_rows, rows, "input_ids", False, list, 0, found, interop())
@@ -97,7 +92,7 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{one.__name__: one for one in (balance_batches, plan_shapes, philox_order, plain_lengths, measure_rows)},
+    **{one.__name__: one for one in (balance_batches, plan_shapes, philox_order, measure_rows)},
 }
 
 

@@ -157,8 +157,9 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, I
 
 constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
 
-// The length of a list or tuple of numbers or texts, or of a value of the type `kind`; -1 for all else and for null.
-std::int64_t length_of(PyObject* value, const py::handle& kind) {
+// The length of a list or tuple of numbers or texts, or of a value of the type `kind` that has one dimension, as far as
+// is known; -1 for all else and for null.
+std::int64_t length_of(PyObject* value, const py::handle& kind, const Interop& interop) {
     if (value == nullptr) {
         return -1;
     }
@@ -168,7 +169,11 @@ std::int64_t length_of(PyObject* value, const py::handle& kind) {
         Kind number{};
         return !first || number_kind(first.ptr(), &number) || PyUnicode_CheckExact(first.ptr()) ? size : -1;
     }
-    const std::int64_t length = py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
+    // Of the other types, Python has looked at one value.
+    const bool deep = interop.is_ndarray(value)
+                          ? py::detail::array_proxy(value)->nd > 1
+                          : interop.is_tensor(value) && py::handle(value).attr("ndim").cast<int>() > 1;
+    const std::int64_t length = !deep && py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
     if (length < 0) {
         clear_error();
     }
@@ -182,26 +187,23 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     std::int64_t* const lengths = out.mutable_data();
     PlainDicts dicts(interop);
     Watch watch(&look_for_signals);
+    const Py_ssize_t room = out.size();
     Py_ssize_t row = first;
-    for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
+    for (; row < room; ++row) {
         py::object value = item_of(rows.ptr(), row);
         if (!value) {
             return row;
         }
-        if (!name.is_none() && !PyList_CheckExact(value.ptr())) {
-            const py::object dict = dicts.dict_of(value);
+        if (!name.is_none() && PyDict_CheckExact(value.ptr())) {
+            value = Walk::lookup(value, name.ptr());
+        } else if (!name.is_none()) {
+            const py::object dict = PyList_CheckExact(value.ptr()) ? py::object() : dicts.dict_of(value);
             if (!dict && !bare) {
                 return row;
             }
             value = dict ? Walk::lookup(dict, name.ptr()) : std::move(value);
-        } else if (!name.is_none() && !bare) {
-            return row;
         }
-        // Of the other types, Python has looked at one value.
-        const bool deep = value && (interop.is_ndarray(value.ptr())
-                                        ? py::detail::array_proxy(value.ptr())->nd > 1
-                                        : interop.is_tensor(value.ptr()) && value.attr("ndim").cast<int>() > 1);
-        lengths[row] = deep ? -1 : length_of(value.ptr(), kind);
+        lengths[row] = length_of(value.ptr(), kind, interop);
         if (lengths[row] < 0) {
             return row;
         }
@@ -210,29 +212,10 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     return row;
 }
 
-// The lengths of lists and tuples: the values of plain dicts under `name`. None where a row is something else.
-py::object plain_lengths(const py::list& given, const py::handle& name) {
-    const auto rows = taken(PyList_GetSlice(given.ptr(), 0, PY_SSIZE_T_MAX));
-    py::array_t<std::int64_t> found(PyList_GET_SIZE(rows.ptr()));
-    std::int64_t* const lengths = found.mutable_data();
-    Watch watch(&look_for_signals);
-    for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
-        const auto dict = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
-        const py::object value = PyDict_CheckExact(dict.ptr()) ? Walk::lookup(dict, name.ptr()) : py::object();
-        lengths[row] = length_of(value.ptr(), {});
-        if (lengths[row] < 0) {
-            return py::none();
-        }
-        watch.after(steps_of_a_row);
-    }
-    return found;
-}
-
 }  // namespace
 
 void register_kernels(py::module_& m) {
     m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
-    m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a);
     m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
           array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());

@@ -138,7 +138,14 @@ inline bool is_sequence(const py::handle& object) {
 }
 
 // A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
-py::object item_of(PyObject* sequence, Py_ssize_t i);
+py::object item_of_any(PyObject* sequence, Py_ssize_t i);
+inline py::object item_of(PyObject* sequence, Py_ssize_t i) {
+    if (free_threaded || !PyList_Check(sequence)) {
+        return item_of_any(sequence, i);
+    }
+    return i < PyList_GET_SIZE(sequence) ? py::reinterpret_borrow<py::object>(PyList_GET_ITEM(sequence, i))
+                                         : py::object();
+}
 
 // What other threads cannot change: without the GIL, a tuple in place of a list.
 py::object as_it_is_now(py::object sequence);

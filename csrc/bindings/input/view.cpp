@@ -151,11 +151,7 @@ bool view_scalar(PyObject* object, const Interop& interop, Row* row) {
 
 }  // namespace
 
-py::object item_of(PyObject* sequence, Py_ssize_t i) {
-    if (!free_threaded && PyList_Check(sequence)) {  // of every row: a call would cost as much
-        return i < PyList_GET_SIZE(sequence) ? py::reinterpret_borrow<py::object>(PyList_GET_ITEM(sequence, i))
-                                             : py::object();
-    }
+py::object item_of_any(PyObject* sequence, Py_ssize_t i) {
     // CPython 3.13 exchanges items of a list while others read them, unless these hold the lock.
     const bool shared = free_threaded && PyList_CheckExact(sequence);
     const py::scoped_critical_section lock{shared ? py::handle(sequence) : py::handle()};

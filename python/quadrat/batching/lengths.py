@@ -82,8 +82,7 @@ def lengths(
     if trim or choices:
         return in_batches(parts_of(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
     if isinstance(dataset, (list, tuple)):
-        found = _core.plain_lengths(dataset, column) if type(dataset) is list else None
-        return measure(_chunks(dataset), len(dataset), column, bare=True) if found is None else found
+        return measure(_chunks(dataset), len(dataset), column, bare=True)
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
         return _of_arrow(dataset, column)
     torch = sys.modules.get("torch.utils.data")
@@ -193,9 +192,7 @@ def _of_items(dataset: Any, column: str) -> IntArray:
     count = len(dataset)
     if count > _ITEMS:
         return measure(_items(dataset, count), count, column)
-    rows = [dataset[row] for row in range(count)]
-    found = _core.plain_lengths(rows, column)
-    return measure([rows], count, column) if found is None else found
+    return measure([[dataset[row] for row in range(count)]], count, column)
 
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
