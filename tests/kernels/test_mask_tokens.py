@@ -53,12 +53,12 @@ class Case:
             oracles.word_starts(self.offsets[row], special[row], words[row])
         return words
 
-    def write(self, guarded: Any, source: int, generator: Any, every_word: bool) -> tuple[np.ndarray, np.ndarray]:
+    def write(self, guarded: Any, source: int, generator: Any) -> tuple[np.ndarray, np.ndarray]:
         ids, labels = guarded("int64", self.shape), guarded("int64", self.shape)
         special, offsets = guarded("uint8", self.shape), guarded("int64", (*self.shape, 2))
         ids.array[:], special.array[:], offsets.array[:] = self.ids, self.special, self.offsets
         replacement = self.mask, self.random if self.has_random else None, MASK_ID, self.vocab_size
-        _core.MaskedLabels(source, generator, every_word, self.p, replacement, self.special_ids).write(
+        _core.MaskedLabels(source, generator, self.p, replacement, self.special_ids).write(
             ids.address,
             labels.address,
             *self.shape,
@@ -123,15 +123,14 @@ def test_masks_as_the_oracle_from_torch(guarded: Any, case: Case, step: int) -> 
     def integers(shape: Any) -> np.ndarray:
         return torch.randint(case.vocab_size, shape, generator=theirs).numpy()
 
-    got = case.write(guarded, TORCH, ours, every_word=False)  # torch draws every word whatever it is told
+    got = case.write(guarded, TORCH, ours)
     assert_alike(got, case.expected(trials, integers, every_word=True))
     assert torch.equal(ours.get_state(), theirs.get_state())
 
 
-@pytest.mark.parametrize("every_word", [False, True])
 @pytest.mark.parametrize("source", [NUMPY, NUMPY_LEGACY])
 @given(cases, st.sampled_from([np.random.MT19937, np.random.PCG64, np.random.Philox]))
-def test_masks_as_the_oracle_from_numpy(guarded: Any, source: int, every_word: bool, case: Case, bits: Any) -> None:
+def test_masks_as_the_oracle_from_numpy(guarded: Any, source: int, case: Case, bits: Any) -> None:
     make = np.random.Generator if source == NUMPY else np.random.RandomState
     ours = make(bits(case.seed))
     theirs = copy.deepcopy(ours)
@@ -143,18 +142,18 @@ def test_masks_as_the_oracle_from_numpy(guarded: Any, source: int, every_word: b
     def integers(shape: Any) -> np.ndarray:
         return draw(low=0, high=case.vocab_size, size=shape, dtype=np.int64)
 
-    got = case.write(guarded, source, ours, every_word)
-    assert_alike(got, case.expected(trials, integers, every_word))
+    got = case.write(guarded, source, ours)
+    assert_alike(got, case.expected(trials, integers, every_word=False))
     np.testing.assert_equal(ours._bit_generator.state, theirs._bit_generator.state)
 
 
 @pytest.mark.parametrize("vocab_size", [0, -1, 2**28, 2**63 - 1])
 def test_refuses_a_vocabulary_that_is_drawn_from_otherwise(vocab_size: int) -> None:
     with pytest.raises(ValueError, match="vocab_size"):
-        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, (0.8, 0.5, 3, vocab_size), [])
+        _core.MaskedLabels(TORCH, torch.Generator(), 0.5, (0.8, 0.5, 3, vocab_size), [])
 
 
 @pytest.mark.parametrize("special_id", [-1, -(2**63), 2**28, 2**40])
 def test_refuses_special_tokens_that_no_set_of_bits_should_hold(special_id: int) -> None:
     with pytest.raises(ValueError, match="special_ids"):
-        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, (0.8, 0.5, 3, 9), [2, special_id])
+        _core.MaskedLabels(TORCH, torch.Generator(), 0.5, (0.8, 0.5, 3, 9), [2, special_id])

@@ -113,7 +113,7 @@ def test_a_torch_state_between_two_twists(seed: int, step: int, twists: int) -> 
         torch.randint(9, (step,), generator=generator)
     # One pass of trials: all other draws are left out when the replacement is always the mask.
     count = 312 * twists
-    labels = _core.MaskedLabels(TORCH, ours, True, 0.5, (1.0, None, 3, 9), [])
+    labels = _core.MaskedLabels(TORCH, ours, 0.5, (1.0, None, 3, 9), [])
     ids, out = np.full(count, 5), np.empty(count, np.int64)
     labels.write(ids.ctypes.data, out.ctypes.data, 1, count, 0, 0)
     torch.bernoulli(torch.full((2, count), 0.5), generator=theirs)

@@ -63,13 +63,12 @@ namespace {
 // Draws from a generator, as the reference does.
 class MaskedLabels final : public MaskingLabels {
 public:
-    MaskedLabels(int type, py::object generator, bool every_word, double mlm_probability,
-                 const ReplacementOptions& replacement, const std::vector<std::int64_t>& special_ids,
-                 std::int64_t special, std::int64_t words, int word_format)
+    MaskedLabels(int type, py::object generator, double mlm_probability, const ReplacementOptions& replacement,
+                 const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                 int word_format)
         : MaskingLabels(special_ids, special, words, word_format),
           type_(static_cast<GeneratorType>(type)),
           generator_(std::move(generator)),
-          every_word_(every_word),
           probability_(mlm_probability),
           replacement_(checked_replacement(replacement)) {}
 
@@ -80,7 +79,8 @@ private:
         const std::int64_t count = batch.count();
         const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
         const auto hit = scratch<std::uint8_t>(count);
-        return with_draws(type_, generator_, every_word_, [&](rng::Draws& draws) {
+        constexpr bool every_word = false;
+        return with_draws(type_, generator_, every_word, [&](rng::Draws& draws) {
             mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
                         positions.get(), hit.get(), other.get());
             return Status{};
@@ -89,7 +89,6 @@ private:
 
     GeneratorType type_;
     py::object generator_;
-    bool every_word_;
     double probability_;
     Replacement replacement_;
 };
@@ -233,10 +232,10 @@ void register_labels(py::module_& m) {
     bind_class<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1);
     bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
-        .def(py::init<int, py::object, bool, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
+        .def(py::init<int, py::object, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
                       std::int64_t, std::int64_t, int>(),
-             "generator_type"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a,
-             "special"_a = -1, "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none))
+             "generator_type"_a, "generator"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a, "special"_a = -1,
+             "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none))
         .def(
             "write",
             [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,

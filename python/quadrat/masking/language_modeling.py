@@ -201,7 +201,7 @@ def _masked_labels(
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
     replacement = where.replacement(collator.mask_replace_prob, collator.random_replace_prob, mask_id, vocab_size)
     probability = where.rounded(collator.mlm_probability)
-    return _core.MaskedLabels(*where[:2], False, probability, replacement, special_ids, special, words, word_format)
+    return _core.MaskedLabels(*where[:2], probability, replacement, special_ids, special, words, word_format)
 
 
 def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:

@@ -144,7 +144,7 @@ def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: ph
     origin, masked = _origin(generator, "pt" if is_tensor(input_ids) else "np"), _copy(input_ids)
     replacement = origin.replacement(options.mask, options.random, options.mask_id, options.vocab_size)
     probability = origin.rounded(options.mlm_probability)
-    labeller = _core.MaskedLabels(*origin[:2], False, probability, replacement, list(given.special_ids))
+    labeller = _core.MaskedLabels(*origin[:2], probability, replacement, list(given.special_ids))
     return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
 
 
