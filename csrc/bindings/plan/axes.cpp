@@ -29,6 +29,7 @@ struct Execution::Blocks {
     Trailing extents;            // that all rows are padded to
     std::size_t joined = 0;      // the axis that becomes that of the rows; 0: none does
     bool left = false;           // whether padding comes first
+    Trailing shape{0};           // of the output, where the status is ok
     Status status;
 };
 
@@ -81,30 +82,22 @@ Execution::Blocks Execution::blocks(const Step& step) const {
             made.joined = axis;
         }
     }
+    made.shape = made.extents;
+    if (made.joined == 0) {
+        made.shape.insert(made.shape.begin(), 1);
+    }
+    made.shape[made.joined] = static_cast<std::int64_t>(made.rows.size());
     return made;
 }
 
-std::vector<std::int64_t> Execution::padded_along_axes(const Step& step) const {
-    Blocks made = blocks(step);
-    if (!made.status) {  // which `write` reports
-        return {0};
-    }
-    const auto rows = static_cast<std::int64_t>(made.rows.size());
-    if (made.joined > 0) {
-        made.extents[made.joined] = rows;
-    } else {
-        made.extents.insert(made.extents.begin(), rows);
-    }
-    return made.extents;
-}
+Trailing Execution::shape_along_axes(const Step& step) const { return blocks(step).shape; }
 
 Status Execution::write_blocks(const Step& step, void* out) const {
     const Blocks made = blocks(step);
     if (!made.status) {
         return made.status;
     }
-    const Trailing shape = padded_along_axes(step);
-    Trailing steps = steps_of(shape);
+    Trailing steps = steps_of(made.shape);
     const std::int64_t apart = steps[made.joined];
     if (made.joined == 0) {
         steps.erase(steps.begin());
@@ -119,7 +112,7 @@ Status Execution::write_blocks(const Step& step, void* out) const {
         gaps = gaps || row != made.extents;
         start.push_back(first);
     }
-    const std::int64_t size = product(shape);
+    const std::int64_t size = product(made.shape);
     const bool is_mask = step.action == Action::axes_mask;
     std::uint64_t fill = 0;
     if (gaps && !is_mask && !decode_number(py::tuple(plan_.values[step.name])[0].ptr(), step.kind, &fill)) {

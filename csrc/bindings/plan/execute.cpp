@@ -125,7 +125,7 @@ Output Execution::in_tokens(const Step& step) const {
             return {{column.total}, step.kind};
         case Action::pad_axes:
         case Action::axes_mask:
-            return {padded_along_axes(step), step.kind};
+            return {shape_along_axes(step), step.kind};
         case Action::numbers:
             if (layout_.choices != 0 && &step != &plan_.steps.back()) {
                 return {padded(rows, 1), step.kind};

@@ -156,7 +156,7 @@ private:
     // Rows padded along axes: see axes.cpp.
     struct Blocks;
     Blocks blocks(const Step& step) const;
-    std::vector<std::int64_t> padded_along_axes(const Step& step) const;
+    Trailing shape_along_axes(const Step& step) const;
     Status write_blocks(const Step& step, void* out) const;
     // Prompts and completions.
     std::int64_t longest_chain(std::size_t index) const;
@@ -201,18 +201,9 @@ inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more 
 
 // Makes the object: factory(buffer, steps, places, rows, layout, masking, wrapped).
 //
-// buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape):
-//   offsets, values: where in the buffer the offsets of the rows lie, int64 [rows + 1], and their values; -1 where
-//     there is no such thing. Values without offsets are the output as it is. Of packed rows, documents are meant.
-//   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
-//     is ignored.
-//   fill: what fills the gaps, or None where there are none.
-//   shape: of the output; empty for an output that is not an array.
+// buffer: a tensor of bytes. places: for each step a tuple, and masking, of ids that are masked where they are padded,
+// a tuple or None: see Parts and Masking in python/quadrat/deferred/layout.py. Of packed rows, documents are meant.
 // layout: as BatchLayout::as_tuple has it.
-// masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
-//   options: see PhiloxOptions in masking_options.hpp.
-//   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
-//     and the ids that are special, as a bit each, uint64 [set_size]; -1 where there is no such thing.
 struct DeferredFactory {
     py::object make;
     bool wrapped;  // whether the batch is a BatchEncoding
