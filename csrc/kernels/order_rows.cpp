@@ -10,22 +10,10 @@
 namespace quadrat {
 namespace {
 
-constexpr std::int64_t few_rows = 48;  // for which the places of a pass are more than there is to sort
 // What is sorted: row numbers with bits of their keys above them, so that a key is looked up once and not in each pass.
 constexpr int row_bits = 40, key_bits = 24;
 constexpr std::uint64_t row_mask = (std::uint64_t{1} << row_bits) - 1, key_mask = (std::uint64_t{1} << key_bits) - 1;
 constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // flipped, so that negative keys are below the others
-
-void insert_rows(const std::int64_t* keys, Span<std::int64_t> rows) {
-    for (std::int64_t i = 1; i < rows.size; ++i) {
-        const std::int64_t row = rows[i], key = keys[row];
-        std::int64_t at = i;
-        for (; at > 0 && keys[rows[at - 1]] < key; --at) {
-            rows[at] = rows[at - 1];
-        }
-        rows[at] = row;
-    }
-}
 
 // One stable pass by the bits from `shift` on.
 template <int bits>
@@ -89,9 +77,7 @@ std::uint64_t below(const std::uint32_t* words, std::int64_t i, std::uint64_t en
 }  // namespace
 
 void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare, Watch& watch) {
-    if (rows.size <= few_rows) {
-        insert_rows(keys, rows);
-    } else if (rows.size < 4096) {
+    if (rows.size < 4096) {
         sort_by_digits<8>(keys, rows, spare, watch);
     } else {
         sort_by_digits<12>(keys, rows, spare, watch);

@@ -90,7 +90,7 @@ def test_needs_room_for_counts(guarded, fit, max_length, max_count):
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize(("rows", "longest"), [(1500, 50), (1100, 3000), (600, 2**22)])
 def test_many_rows(guarded, fit, rows, longest):
-    """More rows than are sorted by comparing, keys of more bits than one pass sorts by, packs in more than one node."""
+    """Keys of more bits than one pass sorts by, packs in more than one node."""
     lengths = np.random.default_rng(rows).integers(0, longest + 1, rows).tolist()
     assert packs_of(guarded, lengths, longest, fit) == oracles.pack_rows(lengths, longest, fit)
 
