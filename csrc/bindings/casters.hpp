@@ -101,6 +101,14 @@ struct Address {
     }
 };
 
+// A kernel as Python calls it: with addresses for pointers, and (address, size) for a span.
+template <typename Result, typename... Arguments>
+auto by_address(Result (*kernel)(Arguments...)) {
+    return [kernel](std::conditional_t<std::is_pointer_v<Arguments>, Address, Arguments>... arguments) {
+        return kernel(arguments...);
+    };
+}
+
 enum class Framework : std::uint8_t { numpy, torch };
 
 // Whether threads run Python side by side, so that another one may change an object between any two reads of it.
@@ -151,6 +159,21 @@ struct type_caster<quadrat::Address> {
     }
 
     static handle cast(quadrat::Address address, return_value_policy, handle) { return int_(address.value).release(); }
+};
+
+template <typename T>
+struct type_caster<quadrat::Span<T>> {
+    PYBIND11_TYPE_CASTER(quadrat::Span<T>, const_name("tuple[int, int]"));
+
+    bool load(handle source, bool convert) {
+        make_caster<std::pair<quadrat::Address, std::int64_t>> pair;
+        if (!pair.load(source, convert)) {
+            return false;
+        }
+        const auto [address, size] = cast_op<std::pair<quadrat::Address, std::int64_t>>(pair);
+        value = {address, size};
+        return true;
+    }
 };
 
 // Kinds are their number.

@@ -15,7 +15,7 @@ MOST = 2**63 - 1
 
 def write_position_ids(lengths, start, out, size=None):
     lengths, size = np.array(lengths, np.int64), out.array.size if size is None else size
-    return host.position_ids(lengths.ctypes.data, len(lengths), start, out.address, size)
+    return host.position_ids((lengths.ctypes.data, len(lengths)), start, out.address, size)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70), start=st.integers(-9, 9) | st.sampled_from([-(2**63), 2**62]))
@@ -41,7 +41,7 @@ LONG_LENGTHS = st.lists(st.integers(0, 2**20), max_size=30)
 
 def write_cu_seqlens(lengths, kind, out):
     lengths = np.array(lengths, np.int64)
-    return host.cu_seqlens(lengths.ctypes.data, len(lengths), KINDS.index(kind), out.address)
+    return host.cu_seqlens((lengths.ctypes.data, len(lengths)), KINDS.index(kind), out.address)
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
@@ -100,7 +100,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_fr
 
 def write_seq_idx(start, lengths, numbers, out, size):
     start, lengths = np.array(start, np.int64), np.array(lengths, np.int64)
-    where = start.ctypes.data, lengths.ctypes.data, len(lengths)
+    where = (start.ctypes.data, len(start)), lengths.ctypes.data
     return host.seq_idx(*where, *numbers, out.array.dtype == np.int64, out.address, size)
 
 

@@ -240,7 +240,7 @@ def test_count_on_as_the_oracle(guarded, *, lengths, extra, side, seed):
     out.array[:] = np.random.default_rng(seed).integers(-(2**62), 2**62, out.array.shape)
     expected, sizes = out.array.copy(), np.array(lengths, np.int64)
     oracles.count_on(lengths, side, expected)
-    assert host.count_on(sizes.ctypes.data, len(lengths), width, side == "left", out.address) is None
+    assert host.count_on((sizes.ctypes.data, len(lengths)), width, side == "left", out.address) is None
     assert out.holds(expected)
 
 

@@ -83,9 +83,8 @@ row = st.lists(st.integers(0, 30000) | INT64, max_size=40)
 
 def keys_of(values: np.ndarray, start: list[int], lengths: list[int], out: Any) -> Any:
     starts, sizes = np.array(start, np.int64), np.array(lengths, np.int64)
-    return host.row_keys(
-        _core.address(values), len(values), _core.address(starts), _core.address(sizes), len(start), out
-    )
+    where = _core.address(starts), len(start)
+    return host.row_keys((_core.address(values), len(values)), where, _core.address(sizes), out)
 
 
 @given(st.lists(row, max_size=5), st.integers(0, 3))

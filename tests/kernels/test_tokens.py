@@ -43,7 +43,7 @@ def test_tells_special_tokens_as_the_oracle(guarded, ids, special, spare, data):
     source.array[:] = ids
     expected = np.empty(len(ids), np.uint8)
     oracles.special_tokens(source.array, special, expected)
-    host.special_tokens(source.address, len(ids), members.address, len(bits), out.address)
+    host.special_tokens(source.address, len(ids), (members.address, len(bits)), out.address)
     assert out.holds(expected)
 
 
@@ -89,9 +89,8 @@ KINDS = _core.kinds
 
 def write_separate_rows(start, kind, value, out):
     start, value = np.array(start, np.int64), np.full(1, value, kind)
-    return host.separate_rows(
-        start.ctypes.data, len(start), KINDS.index(kind), value.ctypes.data, out.address, out.array.size
-    )
+    where = start.ctypes.data, len(start)
+    return host.separate_rows(where, KINDS.index(kind), value.ctypes.data, out.address, out.array.size)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +117,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_fr
 
 def write_fill_ends(start, lengths, kind, value, out):
     start, lengths, value = np.array(start, np.int64), np.array(lengths, np.int64), np.full(1, value, kind)
-    where = start.ctypes.data, lengths.ctypes.data, len(lengths)
+    where = (start.ctypes.data, len(lengths) + 1), lengths.ctypes.data
     size, inner = len(out.array), out.array.size // max(len(out.array), 1)
     return host.fill_ends(*where, inner, KINDS.index(kind), value.ctypes.data, out.address, size)
 

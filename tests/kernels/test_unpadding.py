@@ -17,7 +17,7 @@ def write_unpad(padded, offsets, side, out):
     offsets = np.array(offsets, np.int64)
     rows, width = padded.shape[:2]
     token = int(np.prod(padded.shape[2:], dtype=np.int64)) * padded.itemsize
-    place = padded.ctypes.data, width, side == "left", offsets.ctypes.data, rows, token
+    place = padded.ctypes.data, width, side == "left", (offsets.ctypes.data, rows + 1), token
     return _core.unpad(*place, out.address, len(out.array))
 
 
@@ -82,7 +82,7 @@ def word_masks(draw):
 
 def counted(mask):
     offsets = np.full(len(mask) + 3, -7, np.int64)
-    assert _core.count_masked(mask.ctypes.data, mask.shape[1], offsets.ctypes.data + 8, len(mask))
+    assert _core.count_masked(mask.ctypes.data, mask.shape[1], (offsets.ctypes.data + 8, len(mask) + 1)) is None
     assert offsets[0] == offsets[-1] == -7
     return offsets[1:-1].copy()
 
@@ -97,7 +97,7 @@ def test_unpad_masked_as_the_oracle(guarded, *, kind, mask, inner):
     assert np.array_equal(offsets, bounds)
     out = guarded(kind, (kept, *inner))
     token = int(np.prod(inner, dtype=np.int64)) * padded.itemsize
-    place = padded.ctypes.data, mask.ctypes.data, mask.shape[1], token, offsets.ctypes.data, len(mask)
+    place = padded.ctypes.data, mask.ctypes.data, mask.shape[1], token, (offsets.ctypes.data, len(offsets))
     assert _core.unpad_masked(*place, out.address) is None
     assert out.holds(expected)
 
@@ -112,9 +112,8 @@ def test_unpad_masked_reports_a_mask_that_has_changed(guarded, mask, data):
     mask[row, place] = 0 if mask[row, place] else 1
     out = guarded("int16", int(offsets[-1]))
     padded = np.ones(mask.shape, np.int16)
-    failure = _core.unpad_masked(
-        padded.ctypes.data, mask.ctypes.data, mask.shape[1], 2, offsets.ctypes.data, len(mask), out.address
-    )
+    place = padded.ctypes.data, mask.ctypes.data, mask.shape[1], 2, (offsets.ctypes.data, len(offsets))
+    failure = _core.unpad_masked(*place, out.address)
     assert failure == (_core.CODES.CHANGED, row, -1)
     assert out.intact()
 
@@ -128,12 +127,12 @@ def values_of(size, token):
 
 def take(indices, out, size=50, token=3):
     values = values_of(size, token)
-    return _core.take_tokens(values.ctypes.data, size, token, indices.ctypes.data, len(indices), out.address)
+    return _core.take_tokens(values.ctypes.data, size, token, (indices.ctypes.data, len(indices)), out.address)
 
 
 def put(indices, out, size=50, token=3):
     values = values_of(len(indices), token)
-    return _core.put_tokens(values.ctypes.data, token, indices.ctypes.data, len(indices), out.address, size)
+    return _core.put_tokens(values.ctypes.data, token, (indices.ctypes.data, len(indices)), out.address, size)
 
 
 @given(st.integers(0, 200).flatmap(lambda size: st.tuples(st.just(size), indices_within(size))), TOKENS)
@@ -192,13 +191,13 @@ def place_of(mask):
 def test_mask_layout_as_the_oracle(guarded, mask):
     indices, bounds, longest = oracles.mask_layout(mask)
     cu_seqlens, lengths = guarded("int32", len(mask) + 1), guarded("int32", len(mask))
-    failure, *facts = _core.mask_layout(*place_of(mask), cu_seqlens.address, lengths.address, len(mask))
+    failure, *facts = _core.mask_layout(*place_of(mask), (cu_seqlens.address, len(mask) + 1), lengths.address)
     assert failure is None
     assert facts == [len(indices), longest, set(np.unique(mask)) <= {0, 1}]
     assert cu_seqlens.array.tolist() == bounds
     assert lengths.array.tolist() == np.diff(bounds).tolist()
     out = guarded("int64", len(indices))
-    assert _core.mask_indices(mask.ctypes.data, mask.itemsize, mask.size, out.address, len(indices)) is None
+    assert _core.mask_indices(mask.ctypes.data, mask.itemsize, mask.size, (out.address, len(indices))) is None
     assert out.array.tolist() == indices
     assert cu_seqlens.intact()
     assert lengths.intact()
@@ -213,7 +212,7 @@ def test_mask_layout_reports_a_mask_that_has_changed(guarded, mask, data):
     place = data.draw(st.integers(0, mask.size - 1))
     mask.reshape(-1)[place] = 0 if mask.reshape(-1)[place] else 1
     out = guarded("int64", kept)
-    failure = _core.mask_indices(mask.ctypes.data, mask.itemsize, mask.size, out.address, kept)
+    failure = _core.mask_indices(mask.ctypes.data, mask.itemsize, mask.size, (out.address, kept))
     assert failure == (_core.CODES.CHANGED, -1, -1)
     assert out.intact()
 
@@ -222,13 +221,13 @@ def test_arguments_no_batch_has(guarded):
     out, bad = guarded("int64", 3), (_core.CODES.BAD_ARGUMENT, -1, -1)
     place = out.address
     for width, rows in ((-1, 1), (1, -1)):
-        assert _core.unpad(0, width, False, 0, rows, 1, place, 3) == bad
-        assert not _core.count_masked(0, width, place, rows)
-        assert _core.unpad_masked(0, 0, width, 1, place, rows, place) == bad
-    assert _core.take_tokens(0, -1, 1, 0, 0, 0) == _core.take_tokens(0, 1, 1, 0, -1, 0) == bad
-    assert _core.put_tokens(0, 1, 0, 0, 0, -1) == _core.put_tokens(0, 1, 0, -1, 0, 1) == bad
+        assert _core.unpad(0, width, False, (0, rows + 1), 1, place, 3) == bad
+        assert _core.count_masked(0, width, (place, rows + 1)) == bad
+        assert _core.unpad_masked(0, 0, width, 1, (place, rows + 1), place) == bad
+    assert _core.take_tokens(0, -1, 1, (0, 0), 0) == _core.take_tokens(0, 1, 1, (0, -1), 0) == bad
+    assert _core.put_tokens(0, 1, (0, 0), 0, -1) == _core.put_tokens(0, 1, (0, -1), 0, 1) == bad
     for item, width, rows in ((1, -1, 1), (1, 1, -1), (3, 1, 1)):
-        assert _core.mask_layout(0, item, width, place, place, rows)[0] == bad
+        assert _core.mask_layout(0, item, width, (place, rows + 1), place)[0] == bad
     for item, size, out_size in ((1, -1, 1), (1, 0, -1), (3, 1, 1)):
-        assert _core.mask_indices(0, item, size, place, out_size) == bad
+        assert _core.mask_indices(0, item, size, (place, out_size)) == bad
     assert out.untouched()

@@ -19,7 +19,7 @@ start = threading.Barrier(2)
 
 def write(address: int, times: int) -> None:
     for _ in range(times):
-        _core.mask_indices(first, 1, TOKENS, address, TOKENS)
+        _core.mask_indices(first, 1, TOKENS, (address, TOKENS))
 
 
 def write_with_another() -> None:

@@ -55,36 +55,16 @@ namespace quadrat {
 namespace {
 
 void register_host_kernels(py::module_& m) {
-    m.def(
-        "position_ids",
-        [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
-            return position_ids({lengths, rows}, start, out, out_size);
-        },
-        "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
-    m.def(
-        "causal_labels",
-        [](Address ids, std::int64_t count, std::int64_t pad_id, Address labels) {
-            causal_labels(ids, count, pad_id, labels);
-        },
-        "ids"_a, "count"_a, "pad_id"_a, "labels"_a);
-    m.def(
-        "special_tokens",
-        [](Address ids, std::int64_t count, Address set, std::int64_t set_size, Address out) {
-            special_tokens(ids, count, {set, set_size}, out);
-        },
-        "ids"_a, "count"_a, "set"_a, "set_size"_a, "out"_a);
-    m.def(
-        "word_starts",
-        [](Address places, bool offsets, Address special, std::int64_t length, Address words) {
-            word_starts(places, offsets, special, length, words);
-        },
-        "places"_a, "offsets"_a, "special"_a, "length"_a, "words"_a);
-    m.def(
-        "row_keys",
-        [](Address values, std::int64_t values_size, Address start, Address lengths, std::int64_t rows, Address out) {
-            return row_keys({values, values_size}, {start, rows}, lengths, out);
-        },
-        "values"_a, "values_size"_a, "start"_a, "lengths"_a, "rows"_a, "out"_a);
+    m.def("position_ids", by_address(&position_ids));
+    m.def("causal_labels", by_address(&causal_labels));
+    m.def("special_tokens", by_address(&special_tokens));
+    m.def("word_starts", by_address(&word_starts));
+    m.def("row_keys", by_address(&row_keys));
+    m.def("separate_rows", by_address(&separate_rows));
+    m.def("fill_ends", by_address(&fill_ends));
+    m.def("count_on", by_address(&count_on));
+    m.def("document_mask", by_address(&document_mask));
+    m.def("cu_seqlens", by_address(&cu_seqlens));
     m.def(
         "philox_mask",
         [](const PhiloxOptions& options, Address row_keys, Address start, Address lengths, std::int64_t rows,
@@ -105,43 +85,11 @@ void register_host_kernels(py::module_& m) {
             return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), run);
         },
         "counter"_a, "key"_a, "n"_a);
-    m.def(
-        "separate_rows",
-        [](Address start, std::int64_t rows, Kind kind, Address value, Address out, std::int64_t out_size) {
-            return separate_rows({start, rows}, kind, value, out, out_size);
-        },
-        "start"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
-        "fill_ends",
-        [](Address start, Address lengths, std::int64_t rows, std::int64_t inner, Kind kind, Address value, Address out,
-           std::int64_t out_size) { return fill_ends({start, rows + 1}, lengths, inner, kind, value, out, out_size); },
-        "start"_a, "lengths"_a, "rows"_a, "inner"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
-        "seq_idx",
-        [](Address start, Address lengths, std::int64_t rows, std::int32_t first, std::int32_t none, bool wide,
-           Address out, std::int64_t out_size) {
-            const Span<const std::int64_t> starts{start, rows};
-            return wide ? seq_idx<std::int64_t>(starts, lengths, {first, none}, out, out_size)
-                        : seq_idx<std::int32_t>(starts, lengths, {first, none}, out, out_size);
-        },
-        "start"_a, "lengths"_a, "rows"_a, "first"_a, "none"_a, "wide"_a, "out"_a, "out_size"_a);
-    m.def(
-        "count_on",
-        [](Address lengths, std::int64_t rows, std::int64_t width, bool left, Address out) {
-            return count_on({lengths, rows}, width, left ? Side::left : Side::right, out);
-        },
-        "lengths"_a, "rows"_a, "width"_a, "left"_a, "out"_a);
-    m.def(
-        "document_mask",
-        [](Address documents, std::int64_t rows, std::int64_t width, bool causal, std::size_t item, Address values,
-           Address out) { return document_mask(documents, rows, width, causal, item, values, out); },
-        "documents"_a, "rows"_a, "width"_a, "causal"_a, "item"_a, "values"_a, "out"_a);
-    m.def(
-        "cu_seqlens",
-        [](Address lengths, std::int64_t rows, Kind kind, Address out) {
-            return cu_seqlens({lengths, rows}, kind, out);
-        },
-        "lengths"_a, "rows"_a, "kind"_a, "out"_a);
+    m.def("seq_idx", [](Span<const std::int64_t> start, Address lengths, std::int32_t first, std::int32_t none,
+                        bool wide, Address out, std::int64_t out_size) {
+        return wide ? seq_idx<std::int64_t>(start, lengths, {first, none}, out, out_size)
+                    : seq_idx<std::int32_t>(start, lengths, {first, none}, out, out_size);
+    });
 }
 
 }  // namespace

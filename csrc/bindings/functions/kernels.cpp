@@ -244,53 +244,26 @@ void register_kernels(py::module_& m) {
             return py::make_tuple(status, longest.row, longest.length);
         },
         array_arg("offsets"), "size"_a);
-    m.def(
-        "unpad",
-        [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,
-           Address out,
-           std::int64_t out_size) { return unpad(padded, width, left, {offsets, rows + 1}, token, out, out_size); },
-        "padded"_a, "width"_a, "left"_a, "offsets"_a, "rows"_a, "token"_a, "out"_a, "out_size"_a, WithoutGil());
-    m.def(
-        "count_masked",
-        [](Address mask, std::int64_t width, Address offsets, std::int64_t rows) {
-            return static_cast<bool>(count_masked(mask, width, {offsets, rows + 1}));
-        },
-        "mask"_a, "width"_a, "offsets"_a, "rows"_a, WithoutGil());
-    m.def(
-        "unpad_masked",
-        [](Address padded, Address mask, std::int64_t width, std::size_t token, Address offsets, std::int64_t rows,
-           Address out) { return unpad_masked(padded, mask, width, token, {offsets, rows + 1}, out); },
-        "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "rows"_a, "out"_a, WithoutGil());
+    m.def("unpad", by_address(&unpad), "padded"_a, "width"_a, "left"_a, "offsets"_a, "token"_a, "out"_a, "out_size"_a,
+          WithoutGil());
+    m.def("count_masked", by_address(&count_masked), "mask"_a, "width"_a, "offsets"_a, WithoutGil());
+    m.def("unpad_masked", by_address(&unpad_masked), "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "out"_a,
+          WithoutGil());
+    m.def("mask_indices", by_address(&mask_indices), "mask"_a, "item"_a, "size"_a, "out"_a, WithoutGil());
+    m.def("take_tokens", by_address(&take_tokens), "values"_a, "size"_a, "token"_a, "indices"_a, "out"_a, WithoutGil());
+    m.def("put_tokens", by_address(&put_tokens), "values"_a, "token"_a, "indices"_a, "out"_a, "size"_a, WithoutGil());
     m.def(
         "mask_layout",
-        [](Address mask, std::size_t item, std::int64_t width, Address cu_seqlens, Address lengths, std::int64_t rows) {
+        [](Address mask, std::size_t item, std::int64_t width, Span<std::int32_t> cu_seqlens, Address lengths) {
             MaskFacts facts;
             Status status;
             {
                 const py::gil_scoped_release release;
-                status = mask_layout(mask, item, width, {cu_seqlens, rows + 1}, lengths, &facts);
+                status = mask_layout(mask, item, width, cu_seqlens, lengths, &facts);
             }
             return py::make_tuple(status, facts.total, facts.longest, facts.plain);
         },
-        "mask"_a, "item"_a, "width"_a, "cu_seqlens"_a, "lengths"_a, "rows"_a);
-    m.def(
-        "mask_indices",
-        [](Address mask, std::size_t item, std::int64_t size, Address out, std::int64_t out_size) {
-            return mask_indices(mask, item, size, {out, out_size});
-        },
-        "mask"_a, "item"_a, "size"_a, "out"_a, "out_size"_a, WithoutGil());
-    m.def(
-        "take_tokens",
-        [](Address values, std::int64_t size, std::size_t token, Address indices, std::int64_t count, Address out) {
-            return take_tokens(values, size, token, {indices, count}, out);
-        },
-        "values"_a, "size"_a, "token"_a, "indices"_a, "count"_a, "out"_a, WithoutGil());
-    m.def(
-        "put_tokens",
-        [](Address values, std::size_t token, Address indices, std::int64_t count, Address out, std::int64_t size) {
-            return put_tokens(values, token, {indices, count}, out, size);
-        },
-        "values"_a, "token"_a, "indices"_a, "count"_a, "out"_a, "size"_a, WithoutGil());
+        "mask"_a, "item"_a, "width"_a, "cu_seqlens"_a, "lengths"_a);
 }
 
 }  // namespace quadrat

@@ -68,7 +68,7 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> An
         raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more offset than rows")
     values, address = room_like(source, (total, *trailing))
     token = bytes_per_token(source, 2)
-    place = address_of(source), width, left, address_of(bounds), rows, token, address, total
+    place = address_of(source), width, left, (address_of(bounds), rows + 1), token, address, total
     if (failure := _core.unpad(*place)) is not None:
         raise ValueError(explain(failure))
     return values

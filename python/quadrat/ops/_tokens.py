@@ -47,11 +47,11 @@ def _layout_here(mask: Any) -> MaskLayout | None:
     item, place = mask.element_size(), address_of(mask)
     cu_seqlens, bounds = empty("pt", (rows + 1,), INT32)
     lengths, counts = empty("pt", (rows,), INT32)
-    failure, total, longest, plain = _core.mask_layout(place, item, width, bounds, counts, rows)
+    failure, total, longest, plain = _core.mask_layout(place, item, width, (bounds, rows + 1), counts)
     if failure is not None or not plain:
         return None
     indices, numbers = empty("pt", (total,), INT64)
-    if (failure := _core.mask_indices(place, item, rows * width, numbers, total)) is not None:
+    if (failure := _core.mask_indices(place, item, rows * width, (numbers, total))) is not None:
         raise ValueError(explain(failure))
     return MaskLayout(indices, cu_seqlens, lengths, longest)
 
@@ -99,10 +99,10 @@ def take_here(values: Any, indices: Any, lead: int) -> Any:
 
 
 def _take(values: Any, size: int, token: int, indices: Any, out: Any) -> None:
-    place = address_of(values), size, token, address_of(indices), len(indices)
+    place, numbers = (address_of(values), size, token), (address_of(indices), len(indices))
     if on_gpu(values):
-        gpu.launch("take_tokens", values.device, *place, address_of(out))
-    elif (failure := _core.take_tokens(*place, address_of(out))) is not None:
+        gpu.launch("take_tokens", values.device, *place, *numbers, address_of(out))
+    elif (failure := _core.take_tokens(*place, numbers, address_of(out))) is not None:
         raise _outside(indices, failure[1], size)
 
 
@@ -117,7 +117,7 @@ def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
         _take(values, len(values), token, indices.new_full((size,), -1).scatter_(0, indices, tokens), out)
         return out
     out = _room(values, *shape, *values.shape[1:])
-    place = address_of(values), token, address_of(indices), len(indices)
+    place = address_of(values), token, (address_of(indices), len(indices))
     if (failure := _core.put_tokens(*place, address_of(out), size)) is not None:
         raise _outside(indices, failure[1], size)
     return out

@@ -102,11 +102,12 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     kept = dense(mask if is_bool else mask != 0, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
-    _core.count_masked(address_of(kept), width, address_of(bounds), rows)
+    offsets = address_of(bounds), len(bounds)
+    _core.count_masked(address_of(kept), width, offsets)
     _, facts = checked_offsets(bounds, rows * width)
     source = dense(padded, "padded")
     values, address = room_like(source, (facts.last, *source.shape[2:]))
-    place = address_of(source), address_of(kept), width, bytes_per_token(source, 2), address_of(bounds), rows, address
+    place = address_of(source), address_of(kept), width, bytes_per_token(source, 2), offsets, address
     if (failure := _core.unpad_masked(*place)) is not None:
         raise ValueError(explain(failure))
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)
