@@ -38,10 +38,6 @@ def test_the_ending_chooses_the_format(ending, folder, tmp_path, capsys):
     assert path.read_bytes().startswith(begins)
 
 
-def pipe(path):
-    os.mkfifo(path)
-
-
 def listens(path):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
@@ -55,7 +51,7 @@ def listens(path):
         ("picture.pgf", None, "'.pgf' is not a picture format"),  # it is a program for TeX, which may not be there
         ("no/such/folder.png", None, "No such file or directory"),
         ("picture.png", os.mkdir, "Is a directory"),
-        ("picture.png", pipe, "not a file"),
+        ("picture.png", os.mkfifo, "not a file"),
         ("picture.png", listens, "No such device or address"),
         ("n" * 300 + ".png", None, "File name too long"),
     ],

@@ -21,20 +21,16 @@ from support.command import reported
 TRAIN = """
 import random
 from datasets import Dataset
-from transformers import (BertConfig, BertForSequenceClassification, DataCollatorWithPadding, PreTrainedTokenizerFast,
-    Trainer, TrainingArguments)
-from tokenizers import Tokenizer, models
+from transformers import BertForSequenceClassification, DataCollatorWithPadding, Trainer
+from support.strategies import make_tokenizer
+from support.trainer import arguments, tiny
 
-words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1}))
-tokenizer, draw = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]"), random.Random(0)
+draw = random.Random(0)
 def rows(count):
     lengths = [min(90, int(draw.lognormvariate(2.5, 0.9)) + 1) for _ in range(count)]
     return Dataset.from_list([{"input_ids": [1] * length, "labels": length % 2} for length in lengths])
-sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
-args = TrainingArguments("out", per_device_train_batch_size=8, num_train_epochs=2, eval_strategy="epoch",
-    report_to="none", disable_tqdm=True, save_strategy="no", use_cpu=True, logging_strategy="no")
-model = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes))
-collator = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=4)
+args = arguments("out", per_device_train_batch_size=8, num_train_epochs=2, eval_strategy="epoch", logging_strategy="no")
+model, collator = tiny(BertForSequenceClassification), DataCollatorWithPadding(make_tokenizer(), pad_to_multiple_of=4)
 Trainer(model, args, train_dataset=rows(300), eval_dataset=rows(61), data_collator=collator).train()
 """
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from support.command import PYTHON, RUN, ran, reported
+from support.command import PYTHON, RUN, ran, ran_alike, reported
 
 TRAIN = """
     import random, sys
@@ -71,8 +71,7 @@ def left_over(folder: Path) -> list[str]:
 def test_modules_and_code(script):
     folder = script("import sys\nprint(sys.argv[1:], __name__, sys.path[0])", "one.py")
     for arguments in (["-m", "one", "-m", "--x"], ["-c", "import sys; print(sys.argv)", "-m", "a"], ["missing.py"]):
-        expected, found = (ran(folder, command, *arguments) for command in (PYTHON, RUN))
-        assert (expected.returncode, expected.stdout, expected.stderr) == (found.returncode, found.stdout, found.stderr)
+        ran_alike(folder, *arguments)
 
 
 def test_a_sitecustomize_of_the_users_runs(script):
@@ -104,8 +103,7 @@ def test_processes_of_a_pool(script):
                 with multiprocessing.get_context(method).Pool(2) as pool:
                     print(pool.map(double, [1, 2]))
     """)
-    expected, found = (ran(folder, command, "script.py") for command in (PYTHON, RUN))
-    assert (expected.returncode, expected.stdout, expected.stderr) == (found.returncode, found.stdout, found.stderr)
+    ran_alike(folder, "script.py")
 
 
 @pytest.mark.slow
@@ -353,9 +351,8 @@ def test_a_stream_goes_on_in_its_second_epoch(script):
     rest = losses(ran(script(text.replace("train()", "train('out/checkpoint-15')")), RUN, "script.py", "2").stdout)
     assert len(whole) == 20
     assert rest == whole[15:]
-    assert (
-        ran(script(text), [sys.executable], "script.py", "2").returncode == 0
-    )  # a checkpoint without the place of the stream
+    without_place = ran(script(text), PYTHON, "script.py", "2")  # its checkpoint does not have the stream's
+    assert without_place.returncode == 0
     alone = ran(script(text.replace("train()", "train('out/checkpoint-15')")), RUN, "script.py", "2")
     assert alone.returncode == 0, alone.stderr
     assert "the checkpoint does not say where it was in the stream: Trainer goes on as before" in alone.stderr

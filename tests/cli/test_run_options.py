@@ -14,10 +14,10 @@ from support.command import RUN, ran, reported
 TRAINERS = """
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from transformers import BertForSequenceClassification, Trainer
+from support.trainer import arguments, tiny
 
-sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
-model = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes))
+model = tiny(BertForSequenceClassification)
 rows = [{"input_ids": [1] * (1 + 7 * i % 30), "labels": i % 2} for i in range(16)]
 columns = [{"prompt_ids": row["input_ids"], "labels": row["labels"]} for row in rows]
 pairs = [(row["input_ids"], row["labels"]) for row in rows]
@@ -53,8 +53,7 @@ class Wrapped(Trainer):
         return super().get_train_dataloader()
 
 def train(name, cls, data):
-    args = TrainingArguments("out", per_device_train_batch_size=4, max_steps=2, report_to="none", disable_tqdm=True,
-        save_strategy="no", use_cpu=True, logging_strategy="no", remove_unused_columns=False)
+    args = arguments("out", max_steps=2, logging_strategy="no", remove_unused_columns=False)
     print(name, flush=True)
     trainer = cls(model, args, train_dataset=data, eval_dataset=data, data_collator=collate)
     trainer.train()
@@ -117,10 +116,7 @@ def test_acts_or_says_why_not(tmp_path, option):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (
-            ["--max-tokens", "auto", "--evaluation"],
-            "--max-tokens, --evaluation did nothing: this script used no Trainer",
-        ),
+        (["--max-tokens", "9", "--evaluation"], "--max-tokens, --evaluation did nothing: this script used no Trainer"),
         (["--inference"], "--inference did nothing: this script used no Trainer and no pipeline"),
         (["--shapes", "2"], "--shapes does nothing without --max-tokens"),
         (["--attention", "auto"], "--attention does nothing without --max-tokens"),
@@ -133,14 +129,13 @@ def test_says_what_does_nothing(tmp_path, options, said):
     found = ran(tmp_path, [*RUN, *options], "script.py")
     assert (found.returncode, found.stdout) == (0, "5\n")
     assert said in found.stderr
-    assert found.stderr.count("\n") == len({said, ""}) - 1 + ("9" in options)
+    assert found.stderr.count("\n") == len({said, ""}) - 1 + ("--group-by-length" in options)
 
 
 @pytest.mark.slow
 def test_says_what_does_nothing_where_batches_are_made(tmp_path):
-    (tmp_path / "script.py").write_text(
-        "from transformers import DefaultDataCollator\nDefaultDataCollator()([{'input_ids': [1]}])"
-    )
+    code = "from transformers import DefaultDataCollator\nDefaultDataCollator()([{'input_ids': [1]}])"
+    (tmp_path / "script.py").write_text(code)
     found = ran(tmp_path, [*RUN, "--evaluation"], "script.py", "--max-tokens=9", "--mine")
     assert "the script was given --max-tokens: options of quadrat run go before the script" in found.stderr
     assert "1 batches, 1 of them compiled" in found.stderr

@@ -9,14 +9,12 @@ from support.command import reported
 SCRIPT = """
 import random, sys
 from datasets import Dataset
-from tokenizers import Tokenizer, models
-from transformers import (BertConfig, BertForMultipleChoice, BertForSequenceClassification,
-    DataCollatorForMultipleChoice, DataCollatorWithPadding, PreTrainedTokenizerFast, Trainer, TrainingArguments,
-    set_seed)
+from transformers import (BertForMultipleChoice, BertForSequenceClassification, DataCollatorForMultipleChoice,
+    DataCollatorWithPadding, Trainer)
+from support.strategies import make_tokenizer
+from support.trainer import DETERMINISTIC, arguments, tiny
 
-kind, words = sys.argv[1], Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}))
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
-draw = random.Random(0)
+kind, tokenizer, draw = sys.argv[1], make_tokenizer(), random.Random(0)
 
 def row(width):
     size = min(60, int(draw.lognormvariate(2.3, 0.6)) + 1)
@@ -32,13 +30,9 @@ data = Dataset.from_list(rows)
 data = data.to_iterable_dataset() if kind == "stream" else data
 if kind == "copied":
     data = data.map(lambda one: {"labels": one["input_ids"]})
-set_seed(0)
-sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
-    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-cls = BertForMultipleChoice if kind == "choices" else BertForSequenceClassification
-model = cls(BertConfig(vocab_size=9, **sizes))
-args = TrainingArguments("out", per_device_train_batch_size=8, max_steps=4 if kind == "stream" else -1,
-    num_train_epochs=1, report_to="none", disable_tqdm=True, save_strategy="no", use_cpu=True, logging_strategy="no")
+model = tiny(BertForMultipleChoice if kind == "choices" else BertForSequenceClassification, **DETERMINISTIC)
+args = arguments("out", per_device_train_batch_size=8, max_steps=4 if kind == "stream" else -1, num_train_epochs=1,
+    logging_strategy="no")
 
 class Printing(Trainer):
     def compute_loss(self, model, inputs, *given, **options):

@@ -9,7 +9,7 @@ import torch
 from quadrat.cli.batch_sizes import Sizes, sizes_of
 from quadrat.cli.report import gains, loop_sentences, merged, show
 from quadrat.cli.waits import Waits
-from support.command import PYTHON, RUN, ran, reported
+from support.command import PYTHON, ran, ran_alike, reported
 
 # Rows, batches and steps that take a known time; what they took is printed as JSON.
 LOOPS = """
@@ -158,13 +158,8 @@ def test_errors_and_warnings_are_those_of_without(tmp_path, where, workers):
     if (where, workers) == ("interrupt", "1"):
         pytest.skip("a worker that is interrupted ends, and what torch says of that differs from run to run")
     (tmp_path / "script.py").write_text(ERRORS)
-    expected, found = (ran(tmp_path, command, "script.py", where, workers) for command in (PYTHON, RUN))
-    said = [line for line in found.stderr.splitlines() if not line.startswith("quadrat run:")]
-    assert (expected.returncode, expected.stdout, expected.stderr.splitlines()) == (
-        *(found.returncode, found.stdout),
-        said,
-    )
-    assert expected.stderr
+    said = ran_alike(tmp_path, "script.py", where, workers, reports=True).stderr
+    assert any(one in said for one in ("Error: 'mine'", "Error: mine", "KeyboardInterrupt", "Length of Iterable"))
 
 
 TRAINER = """
@@ -238,12 +233,8 @@ def test_what_is_not_known_is_said(tmp_path):
     assert "2 batches have no attention mask: how much of them is padding is not known" in found.stderr
 
 
-def mask_of(lengths: list[int], width: int) -> torch.Tensor:
-    return (torch.arange(width) < torch.tensor(lengths)[..., None]).long()
-
-
 def batch_of(lengths: list[int], width: int, prefix: str = "") -> dict[str, torch.Tensor]:
-    mask = mask_of(lengths, width)
+    mask = (torch.arange(width) < torch.tensor(lengths)[..., None]).long()
     return {f"{prefix}input_ids": mask.clone(), f"{prefix}attention_mask": mask}
 
 

@@ -20,16 +20,12 @@ from support.varlen import CHECKS
 pytestmark = NEEDS_GPU
 
 
-def to_gpu(rows: Any) -> Any:
-    return rows.to("cuda")
-
-
 def bare(rows: Any) -> Any:
     """On the GPU, and nothing known of the offsets."""
     return quadrat.Ragged(rows.values.to("cuda"), rows.offsets.to("cuda"))
 
 
-places = pytest.mark.parametrize("move", [to_gpu, bare])
+places = pytest.mark.parametrize("move", [lambda rows: rows.to("cuda"), bare])
 
 
 @places

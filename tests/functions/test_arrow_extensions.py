@@ -9,14 +9,10 @@ from quadrat.input.rows import rows_of
 IDS = pa.array([[5, 6, 7], [8], [9, 9]])
 
 
-def tensors(values):
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.asarray(values))
-
-
 COLUMNS = {
     "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8())),
     "uuid": pa.array([b"a" * 16, None, b"b" * 16], pa.uuid()),
-    "tensor": tensors([[1, 2], [3, 4], [5, 6]]),
+    "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(np.array([[1, 2], [3, 4], [5, 6]])),
     "opaque": pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "money", "somebody"), pa.array([1, 2, 3])),
     "list of them": pa.ListArray.from_arrays(
         [0, 1, 1, 3], pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, 1], pa.int8()))

@@ -72,11 +72,7 @@ def test_the_others_compile_whole() -> None:
         (ValueError, lambda: bert_padding.pad_input(floats(3), MASK, 2, 2), "indices must be integers, one per token"),
         (TypeError, lambda: bert_padding.pad_input(floats(2), np.arange(2), 2, 2), "torch tensor, not ndarray"),
         (TypeError, lambda: bert_padding.index_first_axis(floats(2), [0]), "indices must be a torch tensor, not list"),
-        (
-            ValueError,
-            lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2),
-            "indices must be integers, one per tok",
-        ),
+        (ValueError, lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2), "indices must be integers, one per"),
         (IndexError, lambda: bert_padding.pad_input(floats(2), torch.tensor([1, 4]), 2, 2), r"indices\[1\] is 4"),
         (IndexError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([-1])), r"indices\[0\] is -1"),
         (ValueError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([0]).to("meta")), "are on meta"),

@@ -71,11 +71,7 @@ def masked(**options):
         (ValueError, lambda: quadrat.pad(SHORT_ROWS, max_length=2**63), f"no memory holds rows of {2**63} tokens"),
         (ValueError, lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2**70), f"no memory holds rows of {2**70} tok"),
         (ValueError, lambda: quadrat.attention_mask(SHORT_ROWS, max_length=2**63), "no memory holds rows"),
-        (
-            OverflowError,
-            lambda: quadrat.flatten(SHORT_ROWS, pad_to_multiple_of=2**64),
-            "more than int32 cu_seqlens can",
-        ),
+        (OverflowError, lambda: quadrat.flatten(SHORT_ROWS, pad_to_multiple_of=2**64), "more than int32 cu_seqlens"),
         (TypeError, lambda: quadrat.flatten(SHORT_ROWS, position_ids_start=0.5), "position_ids_start must be an int"),
         (TypeError, lambda: quadrat.unpad(IDS, lengths=np.array([True, False])), "lengths must be integers"),
         (TypeError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [1.0, 2.0]), "lengths must be integers"),

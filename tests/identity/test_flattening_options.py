@@ -37,10 +37,6 @@ def formed(batch: list[dict[str, list[int]]], form: str, wrapper: str = "dict") 
     return [WRAPPERS[wrapper]({name: ROW_FORMS[form](row) for name, row in feature.items()}) for feature in batch]
 
 
-def as_framework(framework: str, array: np.ndarray[Any, Any]) -> Any:
-    return torch.from_numpy(array) if framework == "pt" else array
-
-
 def test_a_tokenizer_does_not_forbid_values_of_its_columns():
     collator = quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4, pad_values={"input_ids": 9})
     collator.tokenizer = types.SimpleNamespace(model_input_names=["input_ids"])
@@ -216,7 +212,7 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
     fills = {"input_ids": 0, "token_type_ids": 3, "special_tokens_mask": 1, "further": 9, "label": -1, "labels": -1}
     for name, array in removed.items():
         expected = np.concatenate([array, np.full((1, rest), fills[name])], axis=1)
-        assert got[name].dtype == as_framework(framework, expected).dtype
+        assert got[name].dtype == (torch.from_numpy(expected) if framework == "pt" else expected).dtype
         assert got[name].tolist() == expected.tolist(), name
     rows = [feature["input_ids"] for feature in batch]
     flat = quadrat.flatten(rows, position_ids_start=2, pad_to_multiple_of=multiple, return_tensors=framework)

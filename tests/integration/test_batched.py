@@ -26,15 +26,11 @@ from support.trainer import Losses, Stop, arguments, tiny
 BUDGET = 64
 
 
-def rows_of(lengths):
-    return [
-        {"input_ids": [3 + (row * 31 + i) % 300 for i in range(n)], "attention_mask": [1] * n, "labels": [row % 3] * n}
-        for row, n in enumerate(lengths)
-    ]
-
-
 LENGTHS = np.random.default_rng(0).integers(3, 30, 60).tolist()
-ROWS = rows_of(LENGTHS)
+ROWS = [
+    {"input_ids": [3 + (row * 31 + i) % 300 for i in range(n)], "attention_mask": [1] * n, "labels": [row % 3] * n}
+    for row, n in enumerate(LENGTHS)
+]
 
 
 class Map:
@@ -254,17 +250,13 @@ def train(
 STEPS = len(budget())
 
 
-def of_epochs(trainer: Any) -> list[Any]:
-    rows = [rows for rows, _ in trainer.seen]
-    return [rows[first : first + STEPS] for first in range(0, len(rows), STEPS)]
-
-
 @pytest.mark.parametrize("told", [True, False], ids=["told by the callback", "told by accelerate"])
 @pytest.mark.parametrize("kind", ["dataset", "list"])
 def test_trainer(kind: str, told: bool, tmp_path: Any) -> None:
     trainer = train(tmp_path, kind=kind, told=told)
     tokens = [tuple(row["input_ids"]) for row in ROWS]
-    epochs = of_epochs(trainer)
+    seen = [rows for rows, _ in trainer.seen]
+    epochs = [seen[first : first + STEPS] for first in range(0, len(seen), STEPS)]
     assert len(epochs) == 3
     for epoch, batches in enumerate(epochs):
         assert collections.Counter(row for batch in batches for row in batch) == collections.Counter(tokens)

@@ -1,45 +1,24 @@
 """A patch that is interrupted while it is applied or undone: the libraries are whole, as they were or patched."""
 
-import sys
-from types import ModuleType
-
-import datasets
 import pytest
 import transformers.modeling_flash_attention_utils
 import transformers.trainer
-from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 import quadrat
-from quadrat.installed.originals import PATCHED
 from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_datasets import DATASETS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.patch_transformers import TRANSFORMERS
 from support.interrupts import Moments
+from support.patched import picture
 
 pytestmark = pytest.mark.slow
 
 SWITCHES = (TRANSFORMERS, TOKENIZERS, ATTENTION, DATASETS)
-NAMES = {*PATCHED, "_get_unpad_data", "_unpad_input", "_index_first_axis", "_pad_input"}
-METHODS = [
-    (datasets.Dataset, "__getitem__"),
-    (datasets.Dataset, "__getitems__"),
-    (PreTrainedTokenizerBase, "pad"),
-    (BatchEncoding, "convert_to_tensors"),
-]
 
 
 def interrupt():
     raise KeyboardInterrupt
-
-
-def picture():
-    """What the libraries have in each place that a patch changes."""
-    found = {(kind, name): vars(kind)[name] for kind, name in METHODS}
-    for key, module in list(sys.modules.items()):
-        if key.partition(".")[0] == "transformers" and isinstance(module, ModuleType):
-            found |= {(key, name): value for name, value in list(vars(module).items()) if name in NAMES}
-    return found
 
 
 def undo_all():

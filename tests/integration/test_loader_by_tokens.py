@@ -1,6 +1,5 @@
 """`batch_by_tokens` of a DataLoader, and of those that a script makes under `quadrat run`."""
 
-import functools
 import itertools
 
 import datasets
@@ -17,10 +16,6 @@ from support.streams import LENGTHS as SOME
 
 LENGTHS = [1 + length for length in SOME]
 SCRIPT = TESTS / "support" / "loader_in_two.py"
-
-
-def note_worker(noted, worker):
-    noted[worker] = 1
 
 
 def rows_of(lengths):
@@ -77,7 +72,7 @@ def test_options_are_kept():
     noted = torch.zeros(2).share_memory_()
     options = {
         "num_workers": 2,
-        "worker_init_fn": functools.partial(note_worker, noted),
+        "worker_init_fn": lambda worker: noted[worker].fill_(1),
         "generator": torch.Generator().manual_seed(7),
         "prefetch_factor": 3,
         "persistent_workers": True,

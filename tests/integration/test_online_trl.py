@@ -26,7 +26,7 @@ with warnings.catch_warnings():
     from quadrat.trl.positions import sides_of
     from quadrat.trl.row_sizes import split_by_tokens
     from support.isolated import in_two
-    from support.online import difference, policy, reward, tokenizer, trainer_of, weights
+    from support.online import QUIET, difference, policy, reward, tokenizer, trainer_of, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:.*experimental")
 BOTH = "Passes of Qwen2ForCausalLM are cut at both sides"
@@ -211,8 +211,8 @@ def test_refused(tmp_path: Path) -> None:
     quadrat.trl.trim(trainer)
     with pytest.raises(ValueError, match="trimmed already"):
         quadrat.batch_by_tokens(trainer)
-    quiet = {"report_to": "none", "use_cpu": True, "bf16": False, "per_device_train_batch_size": 2}
-    options = {"args": OnlineDPOConfig(str(tmp_path), **quiet), "train_dataset": trainer.train_dataset}
+    args = OnlineDPOConfig(str(tmp_path), **QUIET, per_device_train_batch_size=2)
+    options = {"args": args, "train_dataset": trainer.train_dataset}
     dpo = OnlineDPOTrainer(policy(), policy(), reward_funcs=reward, processing_class=tokenizer(), **options)
     for refused in (quadrat.trl.trim, quadrat.batch_by_tokens):
         with pytest.raises(TypeError, match="pads each micro-batch to its own longest row: there is nothing to cut"):

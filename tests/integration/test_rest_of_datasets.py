@@ -74,16 +74,12 @@ def by_pad(batch):
     return dict(TOKENIZER.pad({"input_ids": batch["input_ids"]}, return_tensors="np"))
 
 
-def lengths(row, number):
-    return {"length": len(row["input_ids"]), "place": number}
-
-
 MAPS = {
     "lists": lambda: texts().map(listed, batched=True, batch_size=5),
     "arrays": lambda: texts().map(padded, batched=True, batch_size=5),
     "tensors": lambda: texts().map(with_tensors, batched=True, batch_size=5, remove_columns=["text"]),
     "pad": lambda: tokens().map(by_pad, batched=True, batch_size=4),
-    "rows": lambda: tokens().map(lengths, with_indices=True),
+    "rows": lambda: tokens().map(lambda row, at: {"length": len(row["input_ids"]), "place": at}, with_indices=True),
     "columns": lambda: tokens().map(lambda ids: {"n": len(ids)}, input_columns=["input_ids"]),
     "partial": lambda: texts().map(functools.partial(TOKENIZER, padding=True), input_columns=["text"], batched=True),
     "of numpy": lambda: tokens().with_format("numpy").map(lambda row: {"most": row["input_ids"].max()}),
@@ -114,8 +110,13 @@ def test_cache_files_are_found_again(first, processes, tmp_path):
     def job():
         dataset = datasets.load_from_disk(tmp_path / "texts")
         called = functools.partial(counted, calls)
-        made = dataset.map(called, batched=True, batch_size=4, num_proc=processes).filter(long)
-        made = made.shuffle(seed=3).sort("number").train_test_split(0.25, seed=0)["train"]
+        made = dataset.map(called, batched=True, batch_size=4, num_proc=processes)
+        made = (
+            made.filter(lambda row: len(row["text"]) > 12)
+            .shuffle(seed=3)
+            .sort("number")
+            .train_test_split(0.25, seed=0)["train"]
+        )
         return seen(made), sorted(path.name for path in (tmp_path / "texts").iterdir()), made.cache_files
 
     def patched():
@@ -134,10 +135,6 @@ def counted(calls, batch):
     with calls.open("a") as file:
         file.write("x")
     return padded(batch)
-
-
-def long(row):
-    return len(row["text"]) > 12
 
 
 @unchanged
@@ -167,12 +164,7 @@ def test_formats(name):
         found.append(outcome(lambda data: list(data.iter(batch_size=5)), one))
         found.append(outcome(list, one))
         found.append(outcome(list, one.select([5, 2, 2, 0])))
-    return [shown(one) for one in found]
-
-
-def shown(one: tuple[str, Any]) -> Any:
-    """An outcome to be compared."""
-    return (type(one[1]), str(one[1])) if one[0] == "raised" else plain(one[1])
+    return [plain(one) if kind == "returned" else (type(one), str(one)) for kind, one in found]
 
 
 def plain(value: Any) -> Any:
@@ -184,14 +176,10 @@ def plain(value: Any) -> Any:
     return frozen(value)
 
 
-def of_array(value: np.ndarray) -> Any:
-    return list(map(plain, value)) if value.dtype == object else frozen(value)
-
-
 CONTENTS = [
     (dict, lambda value: [(name, plain(one)) for name, one in value.items()]),
     ((list, datasets.arrow_dataset.Column), lambda value: list(map(plain, value))),
-    (np.ndarray, of_array),
+    (np.ndarray, lambda value: list(map(plain, value)) if value.dtype == object else frozen(value)),
     (pa.Table, lambda value: (value.schema, value.to_pylist())),
     (pa.ChunkedArray, lambda value: (value.type, value.to_pylist())),
     ((pd.DataFrame, pd.Series), lambda value: pickle.dumps(value.to_dict())),

@@ -16,22 +16,15 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
     from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
-
-def said(role: str, text: str) -> list[dict[str, str]]:
-    return [{"role": role, "content": text}]
-
-
-def seen(dataset: Any) -> Any:
-    return frozen([dataset[:], repr(dataset.features), dataset.format])
+    from support.online import QUIET, reward
 
 
 def trained(cls: Any, config: Any, folder: Any, data: datasets.Dataset, **options: Any) -> Any:
     steps = {"max_steps": 2, "per_device_train_batch_size": 4, "logging_steps": 1}
-    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
     more = {"reward_funcs": options.pop("reward_funcs")} if "reward_funcs" in options else {}
     trainer = cls(
         model=standins.decoder(),
-        args=config(str(folder), **quiet, **steps, **options),
+        args=config(str(folder), **QUIET, **steps, **options),
         train_dataset=data,
         eval_dataset=data,
         processing_class=standins.decoder_tokenizer(),
@@ -50,27 +43,22 @@ def weights(trainer: Any) -> Any:
 )
 @unchanged
 def test_datasets_and_evaluation(options, tmp_path):
+    said = {"prompt": ("user", TEXTS), "completion": ("assistant", TEXTS[::-1])}
     rows = datasets.Dataset.from_dict(
-        {
-            "prompt": [said("user", text) for text in TEXTS],
-            "completion": [said("assistant", text) for text in TEXTS[::-1]],
-        }
+        {name: [[{"role": role, "content": text}] for text in texts] for name, (role, texts) in said.items()}
     )
     trainer = trained(SFTTrainer, SFTConfig, tmp_path, rows, **options)
     scores = {name: one for name, one in trainer.evaluate().items() if not name.endswith(("runtime", "per_second"))}
-    prepared = [seen(one) for one in (trainer.train_dataset, trainer.eval_dataset)]
+    both = (trainer.train_dataset, trainer.eval_dataset)
+    prepared = [frozen([one[:], repr(one.features), one.format]) for one in both]
     fingerprints = trainer.eval_dataset._fingerprint, None if options else trainer.train_dataset._fingerprint
     return prepared, fingerprints, scores, weights(trainer)
-
-
-def shortness(completions: list[str], **_: Any) -> list[float]:
-    return [-float(len(one)) for one in completions]
 
 
 @unchanged
 def test_grpo(tmp_path):
     rows = datasets.Dataset.from_dict({"prompt": TEXTS})
-    options = {"num_generations": 2, "max_completion_length": 6, "reward_funcs": shortness}
+    options = {"num_generations": 2, "max_completion_length": 6, "reward_funcs": reward}
     trainer = trained(GRPOTrainer, GRPOConfig, tmp_path, rows, **options)
     logged = [{name: one for name, one in entry.items() if "time" not in name} for entry in trainer.state.log_history]
     return [entry.get("loss") for entry in logged], [entry.get("reward") for entry in logged], weights(trainer)

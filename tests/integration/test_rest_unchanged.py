@@ -32,11 +32,6 @@ SOME = TEXTS[:7]  # one batch of four, and part of another
 LABELS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
 
 
-def classifier(cls: Any, **options: Any) -> Any:
-    set_seed(0)
-    return cls(standins.encoder_config(**LABELS, **options)).eval()
-
-
 def pipe(task: str, **options: Any) -> Any:
     made = {
         "text-classification": (BertForSequenceClassification, {}),
@@ -46,7 +41,9 @@ def pipe(task: str, **options: Any) -> Any:
         "feature-extraction": (BertForMaskedLM, {}),
     }
     cls, given = made[task]
-    return pipeline(task, classifier(cls, **given), tokenizer=standins.encoder_tokenizer(), **options)
+    set_seed(0)
+    model = cls(standins.encoder_config(**LABELS, **given)).eval()
+    return pipeline(task, model, tokenizer=standins.encoder_tokenizer(), **options)
 
 
 def texts() -> datasets.Dataset:
@@ -80,13 +77,8 @@ def test_token_classification(size):
 def test_fill_mask_and_features(size):
     masked = [f"{text} [MASK]" for text in SOME] + ["the [MASK] sat on [MASK]"]
     features = pipe("feature-extraction", batch_size=size)
-    return frozen(
-        [
-            pipe("fill-mask", batch_size=size)(masked),
-            features(SOME),
-            features(SOME, return_tensors=True),
-        ]
-    )
+    filled = pipe("fill-mask", batch_size=size)(masked)
+    return frozen([filled, features(SOME), features(SOME, return_tensors=True)])
 
 
 @sizes
@@ -136,11 +128,6 @@ def test_generation_with_padding_on_the_left(options):
     return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
 
 
-def told(one: tuple[str, Any]) -> Any:
-    """An outcome to be compared."""
-    return (type(one[1]), str(one[1])) if one[0] == "raised" else (type(one[1]), dict(one[1]))
-
-
 @unchanged
 def test_processors(tmp_path):
     processor = standins.speech_processor(tmp_path)
@@ -167,12 +154,13 @@ def test_tokenizers(tmp_path):
         outcome(lambda texts: tokenizer(texts, return_tensors="nothing"), TEXTS),
         outcome(lambda rows: tokenizer.pad(rows, return_tensors="pt"), [{"ids": [1]}]),
     ]
+    told = [(type(one), str(one) if kind == "raised" else dict(one)) for kind, one in wrong]
     folder = tmp_path / "saved"
     tokenizer.save_pretrained(folder)
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     again = AutoTokenizer.from_pretrained(folder)
     same = dict(again(TEXTS, padding=True, return_tensors="pt"))
-    return frozen([asked, dict(moved), ids, *map(told, wrong), files, same])
+    return frozen([asked, dict(moved), ids, *told, files, same])
 
 
 def test_pickles_and_copies():

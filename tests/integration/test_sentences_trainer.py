@@ -47,8 +47,8 @@ def trainer_of(folder, tmp_path, data=None, cls=SentenceTransformerTrainer, **op
     return cls(model, args, train_dataset=rows() if data is None else data, loss=CosineSimilarityLoss(model))
 
 
-def batches_of(trainer):
-    """The texts of each batch that a training computes, and the tokens of it with padding, by epoch."""
+def noted(trainer):
+    """The texts of each batch that a training computes, and the tokens of it with padding."""
     seen, collator = [], trainer.data_collator
 
     def collate(features):
@@ -58,6 +58,12 @@ def batches_of(trainer):
 
     trainer.data_collator = collate
     collate.valid_label_columns = collator.valid_label_columns
+    return seen
+
+
+def batches_of(trainer):
+    """What is noted of a training, by epoch."""
+    seen = noted(trainer)
     trainer.train()
     half = len(seen) // 2
     return seen[:half], seen[half:]
@@ -145,13 +151,11 @@ def test_a_run_that_is_resumed(folder, tmp_path, caplog):
     stopped.train()
     resumed = trainer_of(folder, tmp_path / "part", **options)
     quadrat.batch_by_tokens(resumed)
-    seen, collator = [], resumed.data_collator
-    resumed.data_collator = lambda features: (seen.append([row["anchor"] for row in features]), collator(features))[1]
-    resumed.data_collator.valid_label_columns = collator.valid_label_columns
+    seen = noted(resumed)
     caplog.set_level(logging.ERROR)
     resumed.train(resume_from_checkpoint=True)
     done = resumed.state.global_step - len(seen)
-    assert seen == [texts for texts, _ in (*first, *second)][done:]
+    assert [texts for texts, _ in seen] == [texts for texts, _ in (*first, *second)][done:]
     other = trainer_of(folder, tmp_path / "part", **options)
     quadrat.batch_by_tokens(other, seed=9)
     with pytest.raises(ValueError, match="seed is 9 here and 42 in the checkpoint"):

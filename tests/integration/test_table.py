@@ -63,10 +63,6 @@ def ordered(cls: Any, dataset: Any) -> Any:
     return list(cls(2, dataset, generator=torch.Generator().manual_seed(1)))
 
 
-def padded_clips(features: Any) -> Any:
-    return feature_pad(EXTRACTOR, features, FeaturePadOptions(return_tensors="np"))
-
-
 # Functions: the reference's call, quadrat's, and what both are given.
 FUNCTIONS: dict[str, tuple[Any, Any, Any]] = {
     "tokenizer_pad": (
@@ -79,7 +75,11 @@ FUNCTIONS: dict[str, tuple[Any, Any, Any]] = {
         functools.partial(encoded, convert_to_tensors),
         EQUAL,
     ),
-    "feature_pad": (lambda given: EXTRACTOR.pad(given, return_tensors="np"), padded_clips, CLIPS),
+    "feature_pad": (
+        lambda given: EXTRACTOR.pad(given, return_tensors="np"),
+        lambda given: feature_pad(EXTRACTOR, given, FeaturePadOptions(return_tensors="np")),
+        CLIPS,
+    ),
     "EvalLoopContainer": (
         functools.partial(gathered, trainer_pt_utils.EvalLoopContainer),
         lambda given: gathered(quadrat.evaluation.EvalLoopContainer, given),

@@ -39,11 +39,6 @@ def rows(label: str | None) -> list[dict[str, object]]:
     return made
 
 
-def assert_same_losses(collators, model_class, dataset, given):
-    expected, got = (trained(model_class, dataset, given, data_collator=one).losses for one in collators)
-    assert got == expected
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     ("name", "model_class", "label"),
@@ -54,7 +49,9 @@ def assert_same_losses(collators, model_class, dataset, given):
 )
 def test_same_losses(name, model_class, label, workers, tmp_path):
     given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
-    assert_same_losses(both(name, make_tokenizer()), model_class, rows(label), given)
+    collators = both(name, make_tokenizer())
+    expected, got = (trained(model_class, rows(label), given, data_collator=one).losses for one in collators)
+    assert got == expected
 
 
 @pytest.mark.parametrize("with_tokenizer", [True, False])
@@ -79,17 +76,9 @@ IS_NEW = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"} if IS_NEW else {"group_by_length": True}
 
 
-def stored():
-    random = np.random.default_rng(0)
-    lengths = random.integers(4, 20, 48)
-    return datasets.Dataset.from_list(
-        [{"input_ids": random.integers(3, 400, length).tolist(), "label": int(length) % 3} for length in lengths]
-    )
-
-
 @pytest.mark.parametrize("given_lengths", [False, True])
 def test_same_losses_by_length(given_lengths, tmp_path):
-    dataset = stored().shuffle(seed=0)
+    dataset = datasets.Dataset.from_list(rows("label")).shuffle(seed=0)
     if given_lengths:
         dataset = dataset.add_column("length", quadrat.lengths(dataset))
     options = {"max_steps": 8, "gradient_accumulation_steps": 2, **BY_LENGTH}

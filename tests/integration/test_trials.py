@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import Wav2Vec2Processor
 
-import quadrat
 from quadrat.collators._base import Collator
 from quadrat.data import arrow, iterable
 from quadrat.installed import behaviour, imitated
@@ -22,6 +21,7 @@ from quadrat.integration.patch_transformers import ATTENTION, FEATURE_EXTRACTORS
 from quadrat.planning import padded
 from quadrat.support import generators, kinds
 from support.isolated import words
+from support.patched import everything_patched
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
 SWITCHES = [TRANSFORMERS, TOKENIZERS, FEATURE_EXTRACTORS, ATTENTION, DATASETS]
@@ -63,12 +63,6 @@ def codes_of(thing):
     functions = [getattr(one, "__func__", one) for one in (vars(thing).values() if inspect.isclass(thing) else [thing])]
     codes = [getattr(one, "__code__", None) for one in functions]
     return {id(code): code for code in codes if isinstance(code, CodeType)}
-
-
-@contextlib.contextmanager
-def everything_patched():
-    with quadrat.patch_transformers(), quadrat.trl.patch_trl() if HAS_TRL else contextlib.nullcontext():
-        yield
 
 
 @contextlib.contextmanager

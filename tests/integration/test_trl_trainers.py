@@ -2,21 +2,13 @@
 
 import contextlib
 import pickle
-import random
 import sys
 import warnings
 from typing import Any
 
 import datasets
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    PreTrainedTokenizerFast,
-    set_seed,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, set_seed
 
 import quadrat
 
@@ -27,30 +19,17 @@ with warnings.catch_warnings():
     from trl.trainer import dpo_trainer, kto_trainer, reward_trainer, sft_trainer, utils
 
     import quadrat.trl as ours
-
-WORDS = [f"w{number}" for number in range(30)]
-VOCABULARY = {word: number for number, word in enumerate(["<unk>", "<pad>", "<eos>", *WORDS])}
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = Tokenizer(models.WordLevel(VOCABULARY, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", eos_token="<eos>", model_max_length=64
-    )
+    from support.online import QUIET, prompts, tokenizer
 
 
 def tiny(cls: Any, **options: Any) -> Any:
     set_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return cls(LlamaConfig(vocab_size=40, num_key_value_heads=2, pad_token_id=1, **sizes, **options))
+    return cls(LlamaConfig(vocab_size=64, num_key_value_heads=2, pad_token_id=1, **sizes, **options))
 
 
 def rows(*names: str) -> datasets.Dataset:
-    draw = random.Random(0)
-    made: dict[str, list[Any]] = {
-        name: [" ".join(draw.choices(WORDS, k=draw.randrange(2, 12))) for _ in range(16)] for name in names
-    }
+    made: dict[str, list[Any]] = {name: prompts(16, seed) for seed, name in enumerate(names)}
     return datasets.Dataset.from_dict({**made, **({"label": [True, False] * 8} if "completion" in names else {})})
 
 
@@ -72,13 +51,12 @@ def trainer_of(run: str, folder: Any, **others: Any) -> Any:
     columns = ("prompt", "completion") if run == "completions" else COLUMNS.get(name, ("chosen", "rejected"))
     data = rows(*columns)
     data = data.remove_columns("label") if run == "completions" else data
-    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
     steps = {"max_steps": 3, "per_device_train_batch_size": 4, "logging_steps": 1, "dataloader_pin_memory": False}
     cls = LlamaForSequenceClassification if name == "Reward" else LlamaForCausalLM
     more = {"ref_model": tiny(cls)} if name in ("DPO", "KTO") else {}
     return getattr(trl, f"{name}Trainer")(
         model=tiny(cls, **({"num_labels": 1} if name == "Reward" else {})),
-        args=getattr(trl, f"{name}Config")(str(folder), **{**quiet, **steps, **options, **others}),
+        args=getattr(trl, f"{name}Config")(str(folder), **{**QUIET, **steps, **options, **others}),
         train_dataset=data,
         processing_class=tokenizer(),
         **more,
@@ -170,9 +148,9 @@ def test_the_names_lead_to_quadrat_until_it_is_undone():
         patch.__enter__()
 
 
-def test_modules_that_are_loaded_meanwhile():
+def test_modules_that_are_loaded_meanwhile(monkeypatch):
     name = "trl.trainer.rloo_trainer"
-    sys.modules.pop(name, None)
+    monkeypatch.delitem(sys.modules, name, raising=False)
     with warnings.catch_warnings(), quadrat.trl.patch_trl():
         warnings.simplefilter("ignore")
         module = __import__(name, fromlist=["pad"])

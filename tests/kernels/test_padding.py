@@ -178,14 +178,11 @@ BROKEN = {
 }
 
 
-def broken_features(ids):
-    return [{"ids": row, "mask": row} if row is not ... else {"ids": [1]} for row in ids]
-
-
 @pytest.mark.parametrize("way", ["exchange", "fallback"])
 @pytest.mark.parametrize("ids", BROKEN.values(), ids=BROKEN.keys())
 def test_keeps_no_reference(interops, guarded, way, ids):
-    features, out = broken_features(ids), guarded("int32", (5, 4))
+    features = [{"ids": row, "mask": row} if row is not ... else {"ids": [1]} for row in ids]
+    out = guarded("int32", (5, 4))
     numbers = [number for row in ids if type(row) in (list, tuple) for number in row if number is not None]
     watched = [features, *features, *ids, *(number for number in numbers if number > 1000)]
     before = [sys.getrefcount(one) for one in watched]
@@ -228,9 +225,8 @@ def test_chains(completions, prompts, multiple, data):
         assert batch["mask"][i].tolist() == [1] * (width - gap) + [0] * gap
         assert batch["marks"][i].tolist() == [0] * len(prompt) + [1] * len(row) + [0] * gap
     if longest > 1:
-        assert isinstance(
-            columns.run(STEPS, {"ids": -7}, memory.interop(), False, layout._replace(total=longest - 1)), tuple
-        )
+        failure = columns.run(STEPS, {"ids": -7}, memory.interop(), False, layout._replace(total=longest - 1))
+        assert isinstance(failure, tuple)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(SIDES), seed=st.integers(0, 99))

@@ -30,13 +30,9 @@ def deriving(base, **names):
     return make
 
 
-def inherited(base, name):
-    return {name: getattr(base, name)}
-
-
-class Mixin:
-    def tolist(self):
-        return []
+def again(base, owner, name):
+    """Derived, with a name of the base put there once more."""
+    return deriving(base, **{name: getattr(owner, name)})
 
 
 DERIVED = [
@@ -45,20 +41,14 @@ DERIVED = [
     lambda numbers: torch.nn.Parameter(torch.tensor(numbers), requires_grad=False),
 ]
 CHANGED = [
-    *(
-        deriving(np.ndarray, **{name: getattr(np.ndarray, name)})
-        for name in ("tolist", "__getitem__", "shape", "dtype")
-    ),
-    *(
-        deriving(np.memmap, **{name: getattr(np.ndarray, name)})
-        for name in ("__array__", "__getattribute__", "__iter__")
-    ),
-    *(deriving(torch.Tensor, **{name: getattr(torch.Tensor, name)}) for name in ("tolist", "__len__", "data_ptr")),
+    *(again(np.ndarray, np.ndarray, name) for name in ("tolist", "__getitem__", "shape", "dtype")),
+    *(again(np.memmap, np.ndarray, name) for name in ("__array__", "__getattribute__", "__iter__")),
+    *(again(torch.Tensor, torch.Tensor, name) for name in ("tolist", "__len__", "data_ptr")),
     deriving(np.ndarray, __array_finalize__=lambda self, source: None),
     deriving(np.ndarray, __getattr__=lambda self, name: None),
     deriving(torch.Tensor, __torch_function__=classmethod(lambda *_: None)),
     deriving(torch.Tensor, __torch_dispatch__=classmethod(lambda *_: None)),
-    lambda numbers: np.array(numbers).view(type("Mixed", (Mixin, np.ndarray), {})),
+    lambda numbers: np.array(numbers).view(type("Mixed", (type("Mixin", (), {"tolist": list}), np.ndarray), {})),
     *(np.ma.array, lambda numbers: np.array([numbers]).view(np.matrix)),
 ]
 

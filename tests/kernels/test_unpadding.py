@@ -68,14 +68,13 @@ def test_writes_nothing_for_rows_that_have_no_place(guarded, offsets):
 RUNS = st.lists(st.integers(0, 20), max_size=12)
 
 
-def row_of(runs, width):
-    return np.resize(np.repeat(np.arange(len(runs)) % 2, runs), width) if sum(runs) else np.zeros(width)
-
-
 @st.composite
 def word_masks(draw):
     width = draw(st.integers(0, 70))
-    rows = [row_of(draw(RUNS), width) for _ in range(draw(st.integers(0, 6)))]
+    rows = []
+    for _ in range(draw(st.integers(0, 6))):
+        runs = draw(RUNS)
+        rows.append(np.resize(np.repeat(np.arange(len(runs)) % 2, runs), width) if sum(runs) else np.zeros(width))
     mask = np.array(rows).reshape(len(rows), width).astype(np.uint8)
     return mask * np.uint8(draw(st.sampled_from([1, 1, 2, 128, 255])))
 
@@ -183,15 +182,12 @@ def test_put_tokens_as_the_oracle(guarded, case, token):
     assert out.holds(expected)
 
 
-def place_of(mask):
-    return mask.ctypes.data, mask.itemsize, mask.shape[1]
-
-
 @given(masks(st.sampled_from([1, 1, 1, 2, -1, 100])))
 def test_mask_layout_as_the_oracle(guarded, mask):
     indices, bounds, longest = oracles.mask_layout(mask)
     cu_seqlens, lengths = guarded("int32", len(mask) + 1), guarded("int32", len(mask))
-    failure, *facts = _core.mask_layout(*place_of(mask), (cu_seqlens.address, len(mask) + 1), lengths.address)
+    place = mask.ctypes.data, mask.itemsize, mask.shape[1]
+    failure, *facts = _core.mask_layout(*place, (cu_seqlens.address, len(mask) + 1), lengths.address)
     assert failure is None
     assert facts == [len(indices), longest, set(np.unique(mask)) <= {0, 1}]
     assert cu_seqlens.array.tolist() == bounds

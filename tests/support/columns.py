@@ -117,16 +117,6 @@ def _sliced(draw: Any, columns: dict[str, list[Any]]) -> pa.Table:
     return longer.slice(before, table.num_rows)
 
 
-def _record_batch(draw: Any, columns: dict[str, list[Any]]) -> pa.RecordBatch:
-    sliced = _sliced(draw, columns)
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in sliced.columns], names=list(columns))
-
-
-def _numpy(_: Any, columns: dict[str, list[Any]]) -> dict[str, Any]:
-    """What a dataset with NumPy format gives: a matrix where rows are equally long, else an array of arrays."""
-    return {name: _as_numpy(values) for name, values in columns.items()}
-
-
 def _as_numpy(values: list[Any]) -> Any:
     if all(type(value) in (int, float, bool) for value in values):
         return np.array(values)
@@ -162,8 +152,9 @@ def _as_nested(values: list[Any]) -> torch.Tensor:
     return torch.nested.nested_tensor([torch.tensor(row, dtype=dtype) for row in values], layout=torch.jagged)
 
 
-def _dict_of_arrow(draw: Any, columns: dict[str, list[Any]]) -> dict[str, Any]:
-    return {name: _arrow(draw, values) for name, values in columns.items()}
+def _record_batch(draw: Any, columns: dict[str, list[Any]]) -> pa.RecordBatch:
+    sliced = _sliced(draw, columns)
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in sliced.columns], names=list(columns))
 
 
 def _lazy_rows(draw: Any, columns: dict[str, list[Any]]) -> list[LazyRow]:
@@ -180,9 +171,10 @@ FORMS: dict[str, Callable[[Any, dict[str, list[Any]]], Any]] = {
     "chunked": _chunked,
     "sliced": _sliced,
     "record batch": _record_batch,
-    "dict of arrow": _dict_of_arrow,
+    "dict of arrow": lambda draw, columns: {name: _arrow(draw, values) for name, values in columns.items()},
     "polars": lambda _, columns: polars.DataFrame(columns, strict=True),
-    "numpy": _numpy,
+    # What a dataset with NumPy format gives: a matrix where rows are equally long, else an array of arrays.
+    "numpy": lambda _, columns: {name: _as_numpy(values) for name, values in columns.items()},
     "ragged": _ragged,
     "nested": _nested,
     "lazy rows": _lazy_rows,

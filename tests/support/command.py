@@ -40,6 +40,15 @@ def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> su
     )
 
 
+def ran_alike(folder: Path, *arguments: str, reports: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A script under `quadrat run`, which ends and says what it does under Python; `reports`: beside the report."""
+    expected, found = (ran(folder, command, *arguments, **options) for command in (PYTHON, RUN))
+    said = [line for line in found.stderr.splitlines() if not (reports and line.startswith("quadrat run:"))]
+    assert (expected.returncode, expected.stdout) == (found.returncode, found.stdout)
+    assert expected.stderr.splitlines() == said
+    return found
+
+
 def reported(
     folder: Path, script: str, *arguments: str, options: Sequence[str] = ()
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:

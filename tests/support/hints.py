@@ -86,19 +86,12 @@ def check_hint(mistake: Mistake, name: str) -> None:
 def _outcomes(mistake: Mistake, name: str, **more: Any) -> tuple[Any, tuple[str, Any], tuple[str, Any]]:
     """The collator, and what becomes of the mistake in the reference and in quadrat."""
     options = {**mistake.options, **more}
-    expected = outcome(_called(name, options), mistake.features())
+    expected = outcome(lambda given: reference_of(name, **options)(given), mistake.features())  # noqa: PLW0108 - may raise
     # quadrat's flattening is the newest one on all versions
     if name in FLAT and expected[0] == "raised" and not behaviour.flattening_takes_arrays():
         expected = "raised", None
     collator = OTHERS[name].ours(**options) if name in OTHERS else samples.make(quadrat, name, **options)
     return collator, expected, outcome(collator, mistake.features())
-
-
-def _called(name: str, options: dict[str, Any]) -> Callable[[Any], Any]:
-    def call(features: Any) -> Any:
-        return reference_of(name, **options)(features)
-
-    return call
 
 
 def reference_of(name: str, **options: Any) -> Any:
@@ -125,13 +118,8 @@ def runs(pattern: str) -> Callable[[Scene], Any]:
 
     def follow(scene: Scene) -> Any:
         features = scene.features
-        names: dict[str, Any] = {
-            "collator": scene.collator,
-            "features": features,
-            "dataset": features,
-            "example": features,
-        }
-        names |= {"text": features, "tokenizer": samples.tokenizer(), "DataLoader": DataLoader}
+        names: dict[str, Any] = dict.fromkeys(("features", "dataset", "example", "text"), features)
+        names |= {"collator": scene.collator, "tokenizer": samples.tokenizer(), "DataLoader": DataLoader}
         result = run(code(scene.line, pattern), **names)
         return next(iter(result)) if isinstance(result, DataLoader) else result
 

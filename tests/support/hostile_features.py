@@ -131,10 +131,6 @@ def _acting_list(values: list[Any], number: int, make: Callable[[list[Any]], Cal
     return made
 
 
-def _growing(made: list[Any]) -> Callable[[], Any]:
-    return lambda: made.append(7) if len(made) < 40 else None
-
-
 def _with(values: list[Any], number: int, odd: Any) -> list[Any]:
     made = list(values)
     made.insert(number % (len(made) + 1), odd)
@@ -195,7 +191,9 @@ VALUES: dict[str, Callable[[list[Any], int, type[Exception]], Any]] = {
     "array-like": lambda values, number, error: ArrayLike(values, abs(number), error),
     "raising number": lambda values, number, error: _acting_list(values, number, lambda made: raising(error)),
     "clears": lambda values, number, error: _acting_list(values, number, lambda made: made.clear),
-    "grows": lambda values, number, error: _acting_list(values, number, _growing),
+    "grows": lambda values, number, error: _acting_list(
+        values, number, lambda made: lambda: made.append(7) if len(made) < 40 else None
+    ),
     "shrinks": lambda values, number, error: _acting_list(values, number, lambda made: lambda: made.__delitem__(0)),
     "index": lambda values, number, error: _with(values, number, Index(lambda: 3)),
     "raising index": lambda values, number, error: _with(values, number, Index(raising(error))),
@@ -277,15 +275,11 @@ class Emptying(Wrapped):
         return value
 
 
-def _value(described: Description) -> Any:
-    return VALUES[described.kind](described.values, described.number, described.error)
-
-
 def make(batch: Description) -> Any:
     """New features of a description."""
     rows: list[Any] = []
     for row in batch.values:
-        held = {name: _value(value) for name, value in row.values.items()}
+        held = {name: VALUES[one.kind](one.values, one.number, one.error) for name, one in row.values.items()}
         if row.kind == "liar":
             rows.append(Liar(held, abs(row.number) % 7, row.error))
         elif row.kind == "emptying":

@@ -91,14 +91,10 @@ def _ragged(make: Maker) -> quadrat.Ragged:
     return quadrat.Ragged(make(VALUES), OFFSETS)
 
 
-def _with_offsets(make: Maker) -> quadrat.Ragged:
-    return quadrat.Ragged(VALUES, make(OFFSETS))
-
-
 # None of them can take such a tensor.
 CALLS: dict[str, Callable[[Maker], Any]] = {
     "Ragged": _ragged,
-    "Ragged of offsets": _with_offsets,
+    "Ragged of offsets": lambda make: quadrat.Ragged(VALUES, make(OFFSETS)),
     "Ragged of floats": lambda make: quadrat.Ragged(make(VALUES.float()), OFFSETS),
     "of_lengths": lambda make: quadrat.Ragged.of_lengths(VALUES, make(LENGTHS)),
     "from_rows": lambda make: quadrat.Ragged.from_rows([VALUES, make(VALUES)]),

@@ -107,17 +107,3 @@ def overwritten(batch: Any) -> None:
         batch.zero_()
     elif isinstance(batch, np.ndarray):
         batch[...] = np.zeros((), batch.dtype)
-
-
-def picture(value: Any) -> Any:
-    """A comparable picture of a batch: types, keys in order, dtypes, shapes, every bit."""
-    if isinstance(value, Mapping):
-        return type(value), [(name, picture(part)) for name, part in value.items()]
-    if isinstance(value, (list, tuple)):
-        return type(value), [picture(part) for part in value]
-    if isinstance(value, torch.Tensor):
-        flat = value.detach().contiguous().reshape(-1)
-        return "tensor", value.dtype, value.shape, flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-    if isinstance(value, np.ndarray):
-        return "array", value.dtype, value.shape, value.tobytes()
-    return type(value), repr(value)

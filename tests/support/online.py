@@ -14,6 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, Q
 WORDS = [f"w{number}" for number in range(60)]
 LONGEST = 40
 PAD, EOS = 1, 2
+QUIET = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -33,6 +34,11 @@ def policy(kind: str = "Qwen2", seed: int = 0, **options: Any) -> Any:
     return Qwen2ForCausalLM(Qwen2Config(num_key_value_heads=2, **sizes, **tokens, **options))
 
 
+def prompts(count: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randrange(2, 12))) for _ in range(count)]
+
+
 def reward(completions: Any, **_: Any) -> list[float]:
     return [len(one) % 7 + one.count("w1") / 2 for one in completions]
 
@@ -48,20 +54,17 @@ def trainer_of(
     **options: Any,
 ) -> Any:
     """A GRPOTrainer or RLOOTrainer of 4 micro-batches of 2 rows. tools: parts of completions are not the model's."""
-    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
     steps = {"max_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "num_generations": 2}
     rate = {"optim": "sgd", "learning_rate": 0.01, "lr_scheduler_type": "constant", "max_grad_norm": 1e9}
     given = {"beta": 0.0, "max_completion_length": LONGEST, "logging_steps": 1, "dataloader_pin_memory": False}
-    args = getattr(trl, f"{name}Config")(str(folder), **{**quiet, **steps, **rate, **given, **options})
+    args = getattr(trl, f"{name}Config")(str(folder), **{**QUIET, **steps, **rate, **given, **options})
     model = policy(kind) if model is None else model
     if args.beta:
         policy(kind, 1).save_pretrained(folder)
         model.config._name_or_path = str(folder)
-    draw = random.Random(0)
-    prompts = [" ".join(draw.choices(WORDS, k=draw.randrange(2, 12))) for _ in range(32)]
     more = {"rollout_func": _with_tools} if tools else {}
     cls = getattr(trl, f"{name}Trainer") if base is None else base
-    rows = datasets.Dataset.from_dict({"prompt": prompts})
+    rows = datasets.Dataset.from_dict({"prompt": prompts(32)})
     trainer = cls(model, reward, args=args, train_dataset=rows, processing_class=tokenizer(), **more)
     trainer.drawn = np.random.default_rng(args.process_index)
 

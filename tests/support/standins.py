@@ -130,24 +130,14 @@ def save_classifier(folder: Path, **options: Any) -> None:
     encoder_tokenizer().save_pretrained(folder)
 
 
-def save_decoder(folder: Path) -> None:
-    """A folder that AutoModelForCausalLM and AutoTokenizer load."""
-    decoder().save_pretrained(folder)
-    decoder_tokenizer().save_pretrained(folder)
-
-
-def save_speech(folder: Path) -> None:
-    """A folder that AutoModelForCTC and AutoProcessor load."""
-    speech_processor(folder).save_pretrained(folder)
-    speech_model().save_pretrained(folder)
-
-
 def save_hub(folder: Path) -> Path:
     """Models under the names that the documentation uses; transformers loads them from there and not from the hub."""
-    save_decoder(folder / "Qwen/Qwen2.5-0.5B")
+    for part in (decoder(), decoder_tokenizer()):
+        part.save_pretrained(folder / "Qwen/Qwen2.5-0.5B")
     save_encoder(folder / "google-bert/bert-base-uncased")
     save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
-    save_speech(folder / "facebook/wav2vec2-base-960h")
+    for part in (speech_processor(folder / "facebook/wav2vec2-base-960h"), speech_model()):
+        part.save_pretrained(folder / "facebook/wav2vec2-base-960h")
     save_classifier(folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english")
     return folder
 
