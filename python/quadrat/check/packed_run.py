@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from quadrat.support.around import replaced
 from quadrat.support.counts import uncounted
 
 _LENGTHS = 13, 8  # of the two rows: the second begins within a block of tokens, of whatever size
@@ -133,17 +134,9 @@ def _configs_of(model: Any) -> list[Any]:
     return list(found.values())
 
 
-@contextlib.contextmanager
-def without_flash(model: Any) -> Iterator[None]:
+def without_flash(model: Any) -> contextlib.AbstractContextManager[None]:
     """The attention of a model in plain torch meanwhile."""
-    before = [(config, config._attn_implementation) for config in _configs_of(model)]
-    try:
-        for config, _ in before:
-            config._attn_implementation_internal = "eager"
-        yield
-    finally:
-        for config, kind in before:
-            config._attn_implementation_internal = kind
+    return replaced(*((config, "_attn_implementation_internal", "eager") for config in _configs_of(model)))
 
 
 def _logits(outputs: Any, tokens: int) -> Any:

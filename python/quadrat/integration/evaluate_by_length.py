@@ -11,7 +11,7 @@ from transformers import Trainer
 from quadrat.input.rows import MAIN
 from quadrat.integration.rows import row_lengths
 from quadrat.ops.concat import leaves_of, tree_map
-from quadrat.support.around import within
+from quadrat.support.around import replaced, within
 
 logger = logging.getLogger("quadrat")
 
@@ -103,11 +103,8 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
             names = ("predictions", "label_ids", "inputs", "losses")
             return compute(type(found)(**{name: order.restored(getattr(found, name)) for name in names}))
 
-        trainer.compute_metrics = None if compute is None else in_order
-        try:
+        with replaced((trainer, "compute_metrics", None if compute is None else in_order)):
             output = loop(dataloader, *given, **options)
-        finally:
-            trainer.compute_metrics = compute
         restored = {name: order.restored(getattr(output, name)) for name in ("predictions", "label_ids")}
         if _pads_tokens_alone(output):
             warn(_READS_PADDING)

@@ -11,6 +11,7 @@ from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
 from quadrat.input.rows import MAIN
 from quadrat.installed import originals
+from quadrat.support.around import replaced
 from quadrat.support.arrays import IntArray
 from quadrat.support.counts import uncounted
 
@@ -130,12 +131,8 @@ def trim_batches(trainer: Any) -> None:
     trimming(trainer, trainer.data_collator)
 
     def get_train_dataloader() -> Any:
-        collator = trainer.data_collator
-        trainer.data_collator = trimming(trainer, collator)
-        try:
+        with replaced((trainer, "data_collator", trimming(trainer, trainer.data_collator))):
             return loader_of()
-        finally:
-            trainer.data_collator = collator
 
     trainer.get_train_dataloader = get_train_dataloader
 

@@ -1,5 +1,6 @@
-"""Objects around others: collators that call another one, what lies within an object, and a Trainer that is running."""
+"""Objects of others: collators around one, what lies within one, its attributes for a while, a running Trainer."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -34,3 +35,16 @@ def calling_trainer(method: str | None = None) -> tuple[Any, set[str]]:
             return trainer, names
         frame = frame.f_back  # type: ignore[assignment]
     return None, names
+
+
+@contextlib.contextmanager
+def replaced(*attributes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Objects have these attributes meanwhile: each of (object, name, value)."""
+    before = [(one, name, getattr(one, name)) for one, name, _ in attributes]
+    try:
+        for attribute in attributes:
+            setattr(*attribute)
+        yield
+    finally:
+        for attribute in before:
+            setattr(*attribute)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from quadrat.support.around import replaced
+
 # Mean differences of log-probabilities that rounding explains, with and without half precision.
 _ROUNDED_HALF, _ROUNDED = 5e-2, 1e-3
 _ULPS = 8  # of the inputs of the first layer, which are looked up
@@ -38,7 +40,8 @@ def sides_of(model: Any, row: torch.Tensor, width: int, logps: Callable[..., tor
             found = logps(model, ids, padded, kept + after)
         return found[0, :kept].float(), [one[0, before : before + tokens] for one in seen]
 
-    with torch.no_grad(), _evaluating(model):
+    with torch.no_grad(), replaced(*((module, "training", module.training) for module in model.modules())):
+        model.eval()  # without dropout, and without a draw from a generator
         alone = computed(0, 0)
         shifted = computed(max(1, width - tokens), 1)
         wider = computed(0, max(1, width - tokens))
@@ -65,18 +68,6 @@ def _growing(module: nn.Module) -> str | None:
     """The kind of rotary embedding whose frequencies change with the longest position, if it is one."""
     kinds = getattr(module, "rope_type", None)
     return next((one for one in ("dynamic", "longrope") if one in str(kinds)), None)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and without a draw from a generator."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 @contextmanager
