@@ -19,7 +19,6 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 from transformers.utils import PaddingStrategy, TensorType
 
 import quadrat
-from quadrat.integration import patch_tokenizers as patching
 from quadrat.tokenizers import pad as module
 from support.compare import assert_same_outcome, default_dtype, outcome
 from support.forms import columns_of, forms, observed
@@ -171,8 +170,8 @@ def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs,
     """There is nothing to gain: what is looked at before costs more than a small batch."""
     tokenizer, options = make_tokenizer(), {"padding": "max_length", "max_length": 4, "padding_side": "left"}
     expected = tokenizer.pad(copy.deepcopy(inputs), **options)
-    monkeypatch.setattr(module, "pad_or_fall_back", None)
-    monkeypatch.setattr(patching, "pad_or_fall_back", None)
+    for later in ("of_reference", "by_lists", "warns_of_fast", "_inputs_of"):
+        monkeypatch.setattr(module, later, None)
     with quadrat.tokenizers.patch_tokenizers() if patched else contextlib.nullcontext():
         pad = tokenizer.pad if patched else functools.partial(quadrat.tokenizers.tokenizer_pad, tokenizer)
         batch = pad(copy.deepcopy(inputs), **options)

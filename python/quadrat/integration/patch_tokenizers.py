@@ -10,7 +10,7 @@ from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.padded import PadOptions
-from quadrat.tokenizers.pad import becomes_lists, pad_or_fall_back
+from quadrat.tokenizers.pad import pad_or_fall_back
 
 
 def patch_tokenizers() -> Patch:
@@ -44,9 +44,6 @@ def _pad(  # noqa: PLR0917 - as in transformers
     return_tensors: Any = None,
     verbose: Any = True,
 ) -> Any:
-    if return_tensors is None and becomes_lists(encoded_inputs):
-        given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
-        return originals.PAD(self, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     return pad_or_fall_back(self, encoded_inputs, options, return_tensors)
 

@@ -79,8 +79,6 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     try:
         if plain and originals.is_of(own, originals.PAD):
-            if return_tensors is None and becomes_lists(encoded_inputs):
-                return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, verbose)
             return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors)
         if plain and is_of_luke(own):
             return by_lists(own, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
@@ -92,7 +90,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     return tokenizer.pad(encoded_inputs, **asked)
 
 
-def becomes_lists(encoded_inputs: Any) -> bool:
+def _becomes_lists(encoded_inputs: Any) -> bool:
     """True if the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
     first = encoded_inputs[0] if type(encoded_inputs) is list and encoded_inputs else encoded_inputs
     data = first.data if type(first) is BatchEncoding else first
@@ -105,6 +103,8 @@ def becomes_lists(encoded_inputs: Any) -> bool:
 
 def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
+    if return_tensors is None and _becomes_lists(encoded_inputs):
+        return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, options.verbose)
     inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
     if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
         return _as_reference(tokenizer, options, return_tensors, encoded_inputs)
