@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from transformers import Trainer, TrainingArguments
 from transformers.pipelines.base import no_collate_fn
 
@@ -17,6 +17,7 @@ from quadrat.cli.waits import Waits
 from quadrat.integration.evaluate_by_length import LongestFirst
 from support import standins
 from support.command import reported
+from support.streams import Torch
 
 TRAIN = """
 import random
@@ -70,11 +71,6 @@ def test_a_promise_of_evaluation_is_exact(lengths, size, passes):
     assert isinstance(promised("training", "quadrat.batching.by_length", counts, trims=False), str)
 
 
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter([])
-
-
 class OwnLoader(Trainer):
     def get_train_dataloader(self):
         return super().get_train_dataloader()
@@ -96,7 +92,7 @@ def test_which_option_changes_the_batches_of_a_loader(tmp_path):
     assert option("script", shuffle=True, collate_fn=pad) == "--max-tokens"
     assert option("script", sampler=RandomSampler(rows), collate_fn=list) == "quadrat.batch_by_tokens"
     assert option("script", collate_fn=pad) == "quadrat.batching.by_length"
-    assert option("script", rows=Stream()) == "quadrat.BatchedStream"
+    assert option("script", rows=Torch([])) == "quadrat.BatchedStream"
     by_tokens = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), 16)
     batches = {"rows": quadrat.data.BatchedDataset(rows, by_tokens), "batch_size": 1}
     for together in ({"batch_sampler": by_tokens}, batches):
@@ -108,7 +104,7 @@ def test_which_option_changes_the_batches_of_a_loader(tmp_path):
     assert option(usual) == option(usual, collate_fn=list) == "--max-tokens"
     assert option(usual, evaluates=True) == option(own, evaluates=True) == "--evaluation"
     assert option(own).startswith("OwnLoader chooses rows in its own way")
-    assert option(usual, rows=Stream()) == "quadrat.BatchedStream"
+    assert option(usual, rows=Torch([])) == "quadrat.BatchedStream"
     waits = Waits()
     assert waits.start(iter(DataLoader(rows, collate_fn=no_collate_fn))) is None  # a pipeline's inputs
     assert waits.start(iter(DataLoader(rows))) is not None

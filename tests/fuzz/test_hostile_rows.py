@@ -46,10 +46,6 @@ def test_a_result_or_an_error(call, rows):
         raise error
 
 
-def _columns(features: Any) -> Any:
-    return {name: [row[name] for row in features] for name in features[0]}
-
-
 @given(batches(), st.sampled_from(["pt", "np", None]), st.booleans())
 def test_tokenizer_pad(batch: Description, framework, by_columns):
     values = [value for row in batch.values for value in row.values.values()]
@@ -58,7 +54,7 @@ def test_tokenizer_pad(batch: Description, framework, by_columns):
     given_as = [make(batch), make(batch)]
     if by_columns:
         try:
-            given_as = [_columns(one) for one in given_as]
+            given_as = [{name: [row[name] for row in one] for name in one[0]} for one in given_as]
         except Exception:  # rows that are no mappings, or do not let themselves be read
             given_as = [make(batch), make(batch)]
     expected = outcome(lambda one: tokenizer.pad(one, return_tensors=framework), given_as[0])

@@ -9,7 +9,7 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from torch.utils.data import IterableDataset, SequentialSampler
+from torch.utils.data import SequentialSampler
 from transformers import (
     BertForMultipleChoice,
     BertForTokenClassification,
@@ -21,6 +21,7 @@ from transformers import (
 import quadrat
 from quadrat.batching import AttentionCost
 from support.strategies import make_tokenizer
+from support.streams import Torch
 from support.trainer import DETERMINISTIC, Losses, Noting, arguments, tiny, trainer_of
 
 
@@ -184,11 +185,6 @@ def test_samples_of_a_second_are_rows(tmp_path):
     assert made.steps != 96
 
 
-class Stream(IterableDataset):  # type: ignore[type-arg]
-    def __iter__(self) -> Any:
-        return iter(rows())
-
-
 class Chooses(Noting):
     def get_train_dataloader(self) -> Any:
         return super().get_train_dataloader()
@@ -198,7 +194,7 @@ def test_what_it_cannot_do(tmp_path):
     with pytest.raises(TypeError, match=r"expected a transformers.Trainer or a DataLoader, not int"):
         quadrat.batch_by_tokens(3)
     with pytest.raises(TypeError, match=r"cannot be indexed by row.*BatchedStream"):
-        quadrat.batch_by_tokens(trainer_of(tmp_path, Stream(), max_steps=2))
+        quadrat.batch_by_tokens(trainer_of(tmp_path, Torch(rows()), max_steps=2))
     with pytest.raises(ValueError, match="Chooses chooses rows in its own way: it has a get_train_dataloader"):
         quadrat.batch_by_tokens(trainer_of(tmp_path, rows(), cls=Chooses))
     with pytest.raises(ValueError, match="no train_dataset"):

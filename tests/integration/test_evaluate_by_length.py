@@ -11,7 +11,7 @@ import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader
 from transformers import (
     BertForQuestionAnswering,
     BertForSequenceClassification,
@@ -25,6 +25,7 @@ import quadrat
 from quadrat.integration.evaluate_by_length import LongestFirst, evaluate_by_length
 from support.isolated import in_two
 from support.strategies import make_tokenizer
+from support.streams import Torch
 from support.trainer import arguments, tiny
 
 LENGTHS = [1 + 7 * number % 23 for number in range(30)]
@@ -113,15 +114,10 @@ def test_during_training_with_a_token_budget(tmp_path):
     assert trainer.shapes[0] == (4, max(LENGTHS))
 
 
-class Stream(IterableDataset):  # type: ignore[type-arg]
-    def __iter__(self) -> Any:
-        return iter(rows())
-
-
 def test_what_has_no_lengths_is_read_as_before(tmp_path):
     trainer = trainer_of(tmp_path)
     evaluate_by_length(trainer, "lengths_of")
-    for data in (rows(), Stream()):
+    for data in (rows(), Torch(rows())):
         assert torch.tensor(trainer.predict(data).label_ids).tolist() == [row["labels"] for row in rows()]
         assert trainer.shapes[0] == (4, max(LENGTHS[:4]))
         trainer.shapes = []

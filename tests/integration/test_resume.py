@@ -13,7 +13,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import quadrat
 from support.isolated import in_two
-from support.resumed import ROWS, Counting, Plain, Recording, of_datasets, train
+from support.resumed import ROWS, STREAMS, Counting, Plain, Recording, of_datasets, train
 
 PLAIN = {"dataloader_num_workers": 0}
 WORKERS = {"dataloader_num_workers": 2}
@@ -247,15 +247,13 @@ class Sized(Plain):
         return self.length
 
 
+STREAMS["sized"] = Sized
+
+
 def test_a_stream_with_a_length(tmp_path):
     """By which Trainer counts epochs."""
     given = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 5, "max_steps": -1, "num_train_epochs": 3}
-    whole = train(tmp_path / "whole", Sized(), **given)
-    for stop in (2, 3, 5):
-        first = train(tmp_path / str(stop), Sized(), stop=stop, **given)
-        rest = train(tmp_path / str(stop), Sized(), resume=True, **given)
-        assert first.record + rest.record == whole.record
-        assert first.epochs + rest.epochs == whole.epochs
+    assert_goes_on(tmp_path, "sized", [2, 3, 5], given)
     with pytest.raises(
         ValueError, match=r"Trainer would begin after batch 0 of epoch 1, .* was after batch 10 of epoch 1"
     ):

@@ -26,9 +26,10 @@ from quadrat.planning import feature_pad as clips
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 from quadrat.planning.remembering import guarded_options
-from quadrat.tokenizers.pad import _known, tokenizer_pad
+from quadrat.tokenizers.pad import _known
 from support import isolated, samples
 from support.compare import assert_same_batch, assert_seeded_alike
+from support.others import OTHERS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -36,14 +37,6 @@ with warnings.catch_warnings():
 
 EXTRACTOR = Wav2Vec2FeatureExtractor()
 TOKENIZER = samples.tokenizer()
-FLAT = [{"input_ids": [5] * n, "labels": [6] * n} for n in (3, 4, 5)]
-PREFERENCES = [
-    {
-        **dict.fromkeys(("prompt_ids", "chosen_ids", "rejected_ids", "completion_ids", "reference_ids"), [5] * n),
-        "label": True,
-    }
-    for n in (3, 4, 5)
-]
 EQUAL = [{"input_ids": [n, n + 1], "attention_mask": [1, 1]} for n in (3, 4)]
 CLIPS = [{"input_values": np.arange(n, dtype=np.float32)} for n in (3, 5)]
 
@@ -63,13 +56,14 @@ def ordered(cls: Any, dataset: Any) -> Any:
     return list(cls(2, dataset, generator=torch.Generator().manual_seed(1)))
 
 
+def other(name: str) -> tuple[Any, Any, Any]:
+    one = OTHERS[name]
+    return one.reference(), one.ours(), one.batch()
+
+
 # Functions: the reference's call, quadrat's, and what both are given.
 FUNCTIONS: dict[str, tuple[Any, Any, Any]] = {
-    "tokenizer_pad": (
-        lambda given: originals.PAD(TOKENIZER, given, return_tensors="pt"),
-        lambda given: tokenizer_pad(TOKENIZER, given, return_tensors="pt"),
-        samples.batch("DataCollatorWithPadding"),
-    ),
+    "tokenizer_pad": other("tokenizer_pad"),
     "convert_to_tensors": (
         functools.partial(encoded, originals.CONVERT_TO_TENSORS),
         functools.partial(encoded, convert_to_tensors),
@@ -118,9 +112,7 @@ def pair(name: str, **options: Any) -> tuple[Any, Any, Any]:
             samples.batch("DataCollatorWithFlattening"),
         )
     if name.startswith("trl."):
-        module = getattr(quadrat.trl, name.removeprefix("trl."))
-        theirs, ours = (cls(pad_token_id=0) for cls in (module.Original, getattr(module, module.Original.__name__)))
-        return theirs, ours, FLAT if name == "trl.sft" else PREFERENCES
+        return other(name)
     name = next((one for one, row in BOTH.items() if row == name), name)
     return *samples.pair(name, **options), samples.batch(name)
 

@@ -24,6 +24,7 @@ import quadrat
 from support.compare import both
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
+from support.streams import Torch
 from support.trainer import Losses, Stop, arguments, tiny, trained
 
 
@@ -215,13 +216,6 @@ class Later(TrainerCallback):
         self.collator.set_epoch(round(state.epoch))
 
 
-class Stream(torch.utils.data.IterableDataset):
-    """Rows whose number nobody knows."""
-
-    def __iter__(self) -> Any:
-        yield from dataset()[: 3 * BATCH]
-
-
 SETS_EPOCHS = {"none": [], "usual": [lambda collator: quadrat.SetEpochCallback()], "later": [Later]}
 
 
@@ -262,9 +256,9 @@ def test_masks_that_repeat_are_said_once(cls: Any, sets: str, workers: int, tmp_
 
 
 def test_masks_of_streams_that_repeat(tmp_path: Any) -> None:
-    (said,) = said_of_epochs(tmp_path, rows=Stream(), max_steps=6)
+    (said,) = said_of_epochs(tmp_path, rows=Torch(dataset()[: 3 * BATCH]), max_steps=6)
     assert "masked alike in each epoch" in said
-    assert said_of_epochs(tmp_path, rows=Stream(), max_steps=3) == []
+    assert said_of_epochs(tmp_path, rows=Torch(dataset()[: 3 * BATCH]), max_steps=3) == []
 
 
 def test_masks_that_repeat_with_workers_that_are_spawned(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
