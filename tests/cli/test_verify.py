@@ -1,10 +1,7 @@
 """`quadrat verify`: a table, the exit status, and what it remembers."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from quadrat.cli import verify
 from quadrat.cli.reached import Reached
 from quadrat.integration.table import rows
-from support.isolated import python
+from support.isolated import ended, python
 from support.planted_unseen import CONDITIONS, WHOLE
 
 UNKNOWN = "from quadrat.installed import config; config.FINGERPRINTS.clear(); "
@@ -36,9 +33,7 @@ DataCollatorWithPadding.__call__ = changed
 
 
 def run(code, *arguments, home):
-    variables = {**os.environ, "XDG_CACHE_HOME": str(home), "LOCALAPPDATA": str(home), "COLUMNS": "100"}
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    return ended("-c", code, *arguments, XDG_CACHE_HOME=str(home), LOCALAPPDATA=str(home), COLUMNS="100")
 
 
 def counts(said):

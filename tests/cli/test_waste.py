@@ -11,11 +11,11 @@ from transformers import AutoTokenizer
 
 import quadrat
 from quadrat.cli import corpus, waste
-from support.command import TEXTS, here, refused, run
+from support.command import TEXTS, here, in_json, refused, run
 
 
-def ways(said):
-    return {cost["name"]: cost for cost in json.loads(said)["ways"]}
+def ways(found):
+    return {cost["name"]: cost for cost in found["ways"]}
 
 
 def shown(costs):
@@ -58,8 +58,8 @@ def test_tables_are_as_wide_as_they_are_and_sentences_are_not(folder, capsys, mo
 
 def test_nothing_to_save(tmp_path, capsys):
     datasets.Dataset.from_dict({"input_ids": [[1, 2]] * 4}).save_to_disk(tmp_path / "rows")
-    said = here(capsys, "waste", tmp_path / "rows", "--json")[1]
-    assert json.loads(said)["advice"][0].endswith("no token is padding, so there is nothing to save.")
+    advice = in_json(capsys, "waste", tmp_path / "rows")["advice"]
+    assert advice[0].endswith("no token is padding, so there is nothing to save.")
 
 
 @pytest.mark.slow
@@ -82,17 +82,14 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
 
 def test_few_shapes(folder, capsys):
     """What a sampler with so many shapes computes; nothing where a row is above the budget."""
-    options = (folder / "texts.jsonl", "--field", "body", "--tokenizer", folder / "tokenizer", "--json", "--max-tokens")
+    options = (folder / "texts.jsonl", "--field", "body", "--tokenizer", folder / "tokenizer", "--max-tokens")
     lengths = lengths_of(folder, max_length=40)
-    status, said, _ = here(capsys, "waste", *options, 2048)
-    found = json.loads(said)["few_shapes"]
-    assert status == 0
+    found = in_json(capsys, "waste", *options, 2048)["few_shapes"]
     for number in (1, 2, 4):
         sampler = quadrat.TokenBudgetBatchSampler(lengths, 2048, shapes=number)
         shapes = [sampler.shapes.fitting(len(batch), int(lengths[batch].max())) for batch in sampler.batches()]
         assert found[str(number)] == sum(rows * width for rows, width in shapes)
-    _, said, _ = here(capsys, "waste", *options, 8)
-    assert json.loads(said)["few_shapes"] == {}
+    assert in_json(capsys, "waste", *options, 8)["few_shapes"] == {}
 
 
 def test_a_budget_that_no_batch_can_keep(folder, capsys):
@@ -101,7 +98,7 @@ def test_a_budget_that_no_batch_can_keep(folder, capsys):
 
 
 def test_data_sets_files_and_columns_agree(folder, capsys):
-    tokenizer = ("--tokenizer", folder / "tokenizer", "--max-length", 64, "--json")
+    tokenizer = ("--tokenizer", folder / "tokenizer", "--max-length", 64)
     found = {}
     for name, options in {
         "texts.txt": (),
@@ -116,17 +113,13 @@ def test_data_sets_files_and_columns_agree(folder, capsys):
         "rows": ("--split", "train"),
         "large": (),
     }.items():
-        status, said, errors = here(capsys, "waste", folder / name, *options, *tokenizer)
-        assert (status, errors) == (0, "")
-        found[name] = ways(said)
+        found[name] = ways(in_json(capsys, "waste", folder / name, *options, *tokenizer))
     assert found["texts.txt"][waste.FLATTENED]["tokens"] == lengths_of(folder, max_length=64).sum()
     assert all(costs == found["texts.txt"] for costs in found.values())
 
 
 def test_rows_of_one_length(folder, capsys):
-    status, said, _ = here(capsys, "waste", folder / "fixed", "--json")
-    assert status == 0
-    assert {cost["computed"] for cost in ways(said).values()} == {12}
+    assert {cost["computed"] for cost in in_json(capsys, "waste", folder / "fixed")["ways"]} == {12}
 
 
 def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
@@ -143,16 +136,13 @@ def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
 def test_without_a_tokenizer_words_are_counted(tmp_path, capsys):
     """However long they are."""
     (tmp_path / "texts.csv").write_text('n,text\n1,"two\n words "\n2,NA\n3,\n4,' + "a" * 300_000)
-    status, said, errors = here(capsys, "waste", tmp_path / "texts.csv", "--json")
-    assert (status, errors) == (0, "")
-    assert [(one["first"], one["rows"]) for one in json.loads(said)["histogram"]] == [(0, 1), (1, 2), (2, 1)]
+    histogram = in_json(capsys, "waste", tmp_path / "texts.csv")["histogram"]
+    assert [(one["first"], one["rows"]) for one in histogram] == [(0, 1), (1, 2), (2, 1)]
 
 
 def test_token_ids_of_json(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text('{"input_ids": [1, 2], "n": 1}\n{"input_ids": [3], "n": "two"}\n')
-    status, said, errors = here(capsys, "waste", tmp_path / "rows.jsonl", "--json")
-    assert (status, errors) == (0, "")
-    assert json.loads(said)["lengths"]["tokens"] == 3
+    assert in_json(capsys, "waste", tmp_path / "rows.jsonl")["lengths"]["tokens"] == 3
 
 
 @pytest.mark.parametrize("form", ["folder", "parquet", "json"])
@@ -168,9 +158,7 @@ def test_rows_that_were_stored_padded(form, tmp_path, capsys):
     else:
         data.to_json(path := path.with_suffix(".jsonl"))
     capsys.readouterr()
-    status, said, _ = here(capsys, "waste", path, "--json", "--batch-size", 8)
-    found = json.loads(said)
-    assert status == 0
+    found = in_json(capsys, "waste", path, "--batch-size", 8)
     assert found["lengths"]["tokens"] == sum(lengths)
     assert found["stored"] == {"longest": 50, "padding": pytest.approx(1 - sum(lengths) / (50 * 64))}
     sizes = {"batch_size": 8, "max_length": 50, "max_tokens": found["max_tokens"]}
@@ -187,7 +175,7 @@ def test_rows_that_are_not_stored_padded(tmp_path, capsys):
     """A masked token here and there is as little as none; other masks do not count."""
     mask = [[0, *[1] * 30]] * 8
     datasets.Dataset.from_dict({"input_ids": [[7] * 31] * 8, "attention_mask": mask}).save_to_disk(tmp_path / "rows")
-    found = json.loads(here(capsys, "waste", tmp_path / "rows", "--json")[1])
+    found = in_json(capsys, "waste", tmp_path / "rows")
     assert found["stored"] == {}
     assert "trim" not in json.dumps([found["code"], found["advice"]])
     masks = [[0] * 30] * 8
@@ -206,9 +194,8 @@ def test_choices_are_not_rows_of_tokens(tmp_path, capsys):
 def test_an_empty_text_is_a_row(tmp_path, folder, capsys):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": ""}\n\n{"text": "several words"}\n')
-    status, said, _ = here(capsys, "waste", path, "--tokenizer", folder / "tokenizer", "--json")
-    assert status == 0
-    assert json.loads(said)["lengths"] | {"rows": 2, "tokens": 6} == json.loads(said)["lengths"]
+    lengths = in_json(capsys, "waste", path, "--tokenizer", folder / "tokenizer")["lengths"]
+    assert (lengths["rows"], lengths["tokens"]) == (2, 6)
 
 
 def test_rows_without_a_token(tmp_path, capsys):
@@ -225,15 +212,14 @@ def test_a_tokenizer_without_a_limit_truncates_nothing(tmp_path, folder, capsys)
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     tokenizer.model_max_length = int(1e30)
     tokenizer.save_pretrained(tmp_path)
-    found = json.loads(here(capsys, "waste", folder / "texts.txt", "--tokenizer", tmp_path, "--json")[1])
+    found = in_json(capsys, "waste", folder / "texts.txt", "--tokenizer", tmp_path)
     assert found["max_length"] == found["lengths"]["longest"] > 40
 
 
 @pytest.mark.parametrize("option", ["--batch-size", "--max-length", "--max-tokens", "--pad-to-multiple-of"])
 def test_the_largest_numbers_overflow_nothing(option, folder, capsys):
-    status, said, errors = here(capsys, "waste", folder / "fixed", option, 10**9, "--json")
-    assert (status, errors) == (0, "")
-    assert all(cost["tokens"] <= cost["computed"] for cost in ways(said).values())
+    found = in_json(capsys, "waste", folder / "fixed", option, 10**9)
+    assert all(cost["tokens"] <= cost["computed"] for cost in found["ways"])
 
 
 @pytest.mark.parametrize(
@@ -245,11 +231,8 @@ def test_the_largest_numbers_overflow_nothing(option, folder, capsys):
 )
 def test_a_tokenizer_without_a_pad_token_is_given_one_first(tokenizer, before_padding, folder, generative, capsys):
     for data in (("texts.txt",), ("rows", "--split", "train")):
-        chosen = ("--tokenizer", generative / tokenizer, "--json")
-        status, said, errors = here(capsys, "waste", folder / data[0], *data[1:], *chosen)
-        assert (status, errors) == (0, "")
-        advice = json.loads(said)["advice"]
-        code = json.loads(said)["code"]
+        found = in_json(capsys, "waste", folder / data[0], *data[1:], "--tokenizer", generative / tokenizer)
+        advice, code = found["advice"], found["code"]
         assert any("DataCollatorWithPadding(tokenizer)" in line for lines in code.values() for line in lines)
         assert "no pad token" in advice[-1]
         assert before_padding in advice[-1]

@@ -3,8 +3,6 @@
 import copy
 import io
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -153,7 +151,4 @@ READERS = ["take", "unpad", "lengths", "pack", "budget"]
 
 
 def test_nothing_outside_is_touched() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, *WRITERS, *READERS, "2"], capture_output=True, text=True, check=False, timeout=100
-    )
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert isolated.python("-c", CODE, *WRITERS, *READERS, "2", seconds=100) == "done\n"

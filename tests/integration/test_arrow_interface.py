@@ -2,9 +2,6 @@
 
 import gc
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +14,7 @@ from quadrat.input.rows import rows_of
 from support import samples
 from support.arrow_parts import Part, Streamed, lists, numbers, table
 from support.damaged_arrow import DAMAGES, ROWS, Sample
-
-TESTS = Path(__file__).parents[1]
+from support.isolated import ended
 
 
 def test_what_is_whole_is_read():
@@ -32,14 +28,7 @@ def outcomes():
     """The outcome of each damage, in processes of their own: a crash ends one, and another does the rest."""
     found, left = {}, list(DAMAGES)
     while left:
-        run = subprocess.run(
-            [sys.executable, "-m", "support.damaged_arrow", *left],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            cwd=TESTS,
-        )
+        run = ended("-m", "support.damaged_arrow", *left)
         lines = run.stdout.splitlines()
         found.update(zip(left, lines, strict=False))
         if len(lines) < len(left):

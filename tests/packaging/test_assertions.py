@@ -1,9 +1,9 @@
 """`python -O` changes nothing: asserts have no effects, and none guards what users give."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
+
+from support.isolated import python
 
 SOURCES = Path(__file__).parents[2] / "python" / "quadrat"
 PURE = {"isinstance", "len", "type", "callable", "all", "any"}
@@ -40,9 +40,7 @@ for wrong in (
 def test_the_same_without_asserts() -> None:
     said = []
     for flags in ([], ["-O"]):
-        done = subprocess.run([sys.executable, *flags, "-c", CODE], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout.splitlines())
+        said.append(python(*flags, "-c", CODE).splitlines())
     (first, *expected), (other, *got) = said
     assert (first, other) == ("True", "False")
     assert got == expected

@@ -66,6 +66,13 @@ def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     return status, said.out, said.err
 
 
+def in_json(capsys: Any, *arguments: object) -> dict[str, Any]:
+    """What a command in this process says as JSON; it ends well, and without an error."""
+    status, said, errors = here(capsys, *arguments, "--json")
+    assert (status, errors) == (0, "")
+    return dict(json.loads(said))
+
+
 def refused(capsys: Any, command: str, *arguments: object, status: int = 2) -> str:
     """The line on standard error of a command in this process, which says nothing else and ends with `status`."""
     ended, said, errors = here(capsys, command, *arguments)

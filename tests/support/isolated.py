@@ -38,11 +38,11 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
-def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
-    """What an interpreter of its own prints, which ends well. It finds what the tests import."""
+def ended(*arguments: object, seconds: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
+    """An interpreter of its own, which finds what the tests import."""
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *map(str, arguments)],
         env={**os.environ, **variables, "PYTHONPATH": path},
         capture_output=True,
@@ -50,6 +50,11 @@ def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
         timeout=seconds,
         check=False,
     )
+
+
+def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
+    """What an interpreter of its own prints, which ends well."""
+    done = ended(*arguments, seconds=seconds, **variables)
     assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
