@@ -1,7 +1,5 @@
 """The steps of every collator: normalise, look up a known batch, plan, fall back, emit. Collators add hooks."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Callable, Iterable, Mapping

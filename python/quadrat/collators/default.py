@@ -3,8 +3,6 @@
 The reference looks at the first row alone to decide what a column is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

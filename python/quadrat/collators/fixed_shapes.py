@@ -1,7 +1,5 @@
 """`FixedShapes`: batches filled to the shapes of a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

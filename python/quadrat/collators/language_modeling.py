@@ -1,7 +1,5 @@
 """`DataCollatorForLanguageModeling`: padding, then labels for causal or masked language modelling."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import warnings

@@ -1,7 +1,5 @@
 """The collators that pad: features alone, with a label per token, with rows of labels, and with several choices."""
 
-from __future__ import annotations
-
 import copy
 from collections import UserDict
 from collections.abc import Callable, MutableMapping

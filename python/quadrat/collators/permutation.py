@@ -1,7 +1,5 @@
 """`DataCollatorForPermutationLanguageModeling`: spans to predict, and which tokens each token may see, as for XLNet."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

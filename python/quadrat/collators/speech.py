@@ -1,7 +1,5 @@
 """The collators that speech recognition scripts copy from transformers' examples."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass

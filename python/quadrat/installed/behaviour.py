@@ -3,8 +3,6 @@
 No code here checks a version number.
 """
 
-from __future__ import annotations
-
 import functools
 import timeit
 from types import SimpleNamespace
@@ -114,7 +112,7 @@ def only_hands_on(pad: Any) -> bool:
     seen: list[Any] = []
 
     class Part:
-        def pad(self, *arguments: Any, **options: Any) -> Part:
+        def pad(self, *arguments: Any, **options: Any) -> Any:
             seen.append((self, arguments, options))
             return self
 

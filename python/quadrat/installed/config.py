@@ -1,7 +1,5 @@
 """The configuration of this build, and of the installed libraries; the versions that quadrat was tested with."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

@@ -1,7 +1,5 @@
 """Fingerprints of functions and classes: the same text of code has the same one, on each Python."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import linecache

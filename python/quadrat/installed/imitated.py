@@ -3,8 +3,6 @@
 The code decides, not the version number: a later release with the same functions is accepted.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -3,8 +3,6 @@
 quadrat's collators derive from these, and while transformers is patched, pickles find the original classes here.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Whole-word masking as transformers 4.x does it, in plain Python: quadrat's reference on versions that dropped it."""
 
-from __future__ import annotations
-
 import functools
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Batches made both ways where the installed code is unknown: quadrat's and the reference's are compared to the bit."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import logging

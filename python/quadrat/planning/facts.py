@@ -1,7 +1,5 @@
 """Facts: what plans depend on outside the batch, of collators and tokenizers. A guard compares them by identity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared by the collators: falling back to the reference, and adding hints to its errors."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

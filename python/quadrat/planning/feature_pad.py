@@ -1,7 +1,5 @@
 """`feature_pad`: the result of `SequenceFeatureExtractor.pad`, without its loop over rows."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

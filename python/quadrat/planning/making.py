@@ -1,7 +1,5 @@
 """The one way in, where no recipe has the batch: quadrat's, compared with the reference's, or the reference's alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Rows of documents in padded batches: where in its document a token stands, and which tokens it sees."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from typing import Any, Literal, NoReturn, get_args
 

@@ -1,7 +1,5 @@
 """`PreTrainedTokenizerBase.pad` on columns: a plan is its `_pad` as a table, without the loop over rows."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

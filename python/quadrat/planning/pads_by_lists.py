@@ -1,7 +1,5 @@
 """Tokenizers that pad in their own way: the reference pads their rows as lists, and compiled code converts these."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans of all kinds of batches, and recipes for known kinds: one compiled call, if nothing of a plan has changed."""
 
-from __future__ import annotations
-
 import functools
 import numbers
 from collections.abc import Callable, Mapping

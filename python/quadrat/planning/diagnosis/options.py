@@ -1,7 +1,5 @@
 """Errors of wrong arguments: the tokenizer, options, features that are not a list, and rows that are not rows."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

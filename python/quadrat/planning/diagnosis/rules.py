@@ -1,7 +1,5 @@
 """How each collator uses its features, and the errors that follow."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import numbers

@@ -1,7 +1,5 @@
 """One value of a column: values that cannot become tensors, and what to do about them."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
