@@ -53,12 +53,9 @@ class EosIsSpecial(PreTrainedTokenizerFast):
         return [2, 5]
 
 
-def make_tokenizer(
-    *, padding_side: str = "right", pad_token: Any = "[PAD]", mask_token: Any = "[MASK]", cls: Any = None
-) -> Any:
-    special = {"cls_token": "[CLS]", "pad_token": pad_token, "mask_token": mask_token}
-    cls = cls or PreTrainedTokenizerFast
-    return word_level(cls, VOCABULARY, padding_side=padding_side, pad_token_type_id=3, **special)  # 3 as XLNet's
+def make_tokenizer(**options: Any) -> Any:
+    given = {"cls_token": "[CLS]", "mask_token": "[MASK]", "pad_token_type_id": 3, **options}  # 3 as XLNet's
+    return word_level(VOCABULARY, **given)
 
 
 TOKENIZERS = st.builds(

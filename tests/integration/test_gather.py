@@ -14,6 +14,7 @@ from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 import quadrat
 from quadrat.evaluation.containers import EvalLoopContainer
 from support.compare import frozen
+from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
 LABELS = 3
@@ -31,22 +32,15 @@ def rows(count):
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    from support.trained import train_tokenizer
-
-    return train_tokenizer(["a few words to have a vocabulary"], vocab_size=60, max_length=64)
-
-
-@pytest.fixture(scope="module")
 def model():
     return tiny(BertForTokenClassification, vocab_size=60, num_labels=LABELS)
 
 
 @pytest.fixture
-def trainer(tokenizer, model, tmp_path):
+def trainer(model, tmp_path):
     def make(compute_metrics=None, **options):
         given = arguments(tmp_path, per_device_eval_batch_size=4, **options)
-        collator = quadrat.DataCollatorForTokenClassification(tokenizer)
+        collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
         return Trainer(model, given, data_collator=collator, compute_metrics=compute_metrics)
 
     return make

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 import quadrat
-from support.strategies import ROW_FORMS, PadsInItsOwnWay, features, word_level
+from support.strategies import MASKING_TOKENS, ROW_FORMS, PadsInItsOwnWay, features, word_level
 
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "[SEP]", "[EXTRA]"]
 MASK_VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *(f"w{i}" for i in range(len(SPECIAL), 400))])}
@@ -22,21 +22,8 @@ class OwnSpecialTokens(PreTrainedTokenizerFast):
         return [int(token % 7 == 0) for token in token_ids_0]
 
 
-def make_masking_tokenizer(
-    *,
-    padding_side: str = "right",
-    pad_token: str | None = "[PAD]",
-    pad_token_type_id: int = 0,
-    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask"),
-    mask_token: str = "[MASK]",
-    extra: tuple[str, ...] = (),
-    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-) -> Any:
-    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": mask_token, "pad_token": pad_token}
-    return word_level(
-        cls, MASK_VOCABULARY, padding_side=padding_side, pad_token_type_id=pad_token_type_id, **special,
-        additional_special_tokens=list(extra), model_input_names=list(model_input_names),
-    )  # fmt: skip
+def make_masking_tokenizer(*, extra: tuple[str, ...] = (), **options: Any) -> Any:
+    return word_level(MASK_VOCABULARY, **{**MASKING_TOKENS, **options}, additional_special_tokens=list(extra))
 
 
 def masking_tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:

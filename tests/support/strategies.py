@@ -109,16 +109,22 @@ WRAPPERS: dict[str, Any] = {
 }
 
 
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
 def word_level(
-    cls: Any, vocabulary: dict[str, int], *, padding_side: str, pad_token_type_id: int = 0, **options: Any
+    vocabulary: dict[str, int],
+    *,
+    padding_side: str = "right",
+    pad_token_type_id: int = 0,
+    model_input_names: tuple[str, ...] = _INPUTS,
+    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
+    **options: Any,
 ) -> Any:
     """A tokenizer of words, on any side, even one that there is not."""
-    tokenizer = cls(
-        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]")),
-        unk_token="[UNK]",
-        eos_token="[EOS]",
-        **options,
-    )
+    special = {"unk_token": "[UNK]", "eos_token": "[EOS]", "pad_token": "[PAD]"}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer: Any = cls(tokenizer_object=words, model_input_names=list(model_input_names), **{**special, **options})
     tokenizer.padding_side = padding_side
     tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
     tokenizer.verbose = False
@@ -126,20 +132,8 @@ def word_level(
     return tokenizer
 
 
-_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
-
-
-def make_tokenizer(
-    *,
-    padding_side: str = "right",
-    pad_token: str | None = "[PAD]",
-    model_input_names: tuple[str, ...] = _INPUTS,
-    model_max_length: int = 12,
-    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-    **options: Any,
-) -> Any:
-    options |= {"model_input_names": list(model_input_names), "model_max_length": model_max_length}
-    return word_level(cls, VOCABULARY, padding_side=padding_side, pad_token=pad_token, **options)
+def make_tokenizer(*, model_max_length: int = 12, **options: Any) -> Any:
+    return word_level(VOCABULARY, model_max_length=model_max_length, **options)
 
 
 def tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:
@@ -316,21 +310,15 @@ def features(draw: Any, *, equal: bool = False, labels: str | None = None) -> li
     return [wrapper(row) for row in rows]
 
 
+MASKING_TOKENS = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 WORD_PIECES = {
     **{token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##", "#", "[EOS]"])},
     **{(f"##w{i}" if i % 3 == 0 else f"w{i}"): i for i in range(8, 60)},
 }
 
 
-def make_word_piece_tokenizer(
-    *,
-    padding_side: str = "right",
-    pad_token: str | None = "[PAD]",
-    mask_token: str | None = "[MASK]",
-    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-) -> Any:
+def make_word_piece_tokenizer(**options: Any) -> Any:
     """A tokenizer whose tokens look like BERT's: "##..." within words, and one of the added tokens too."""
-    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": mask_token, "pad_token": pad_token}
-    tokenizer = word_level(cls, WORD_PIECES, padding_side=padding_side, **special)
+    tokenizer = word_level(WORD_PIECES, **{**MASKING_TOKENS, **options})
     tokenizer.add_tokens(["##added", "whole"])
     return tokenizer
