@@ -74,7 +74,7 @@ enum class FlatContent : std::uint8_t {
     separated,  // copied, but for the first token of each row, which is filled
     positions,  // int64, counting from `value`; those after the last row go on counting
     sequences,  // int32, the number of the row
-    bounds,     // of 4 or 8 bytes: where rows begin, and where the last one ends; [rows + 1]
+    bounds,     // int32, where rows begin, and where the last one ends; [rows + 1]
 };
 
 struct FlatColumn : Output {  // [out_size, inner]

@@ -58,11 +58,7 @@ __device__ inline void flatten_column(const FlattenColumns& call, const FlatColu
         if (i <= call.rows) {
             const std::uint64_t place =
                 static_cast<std::uint64_t>(call.offsets[i]) - static_cast<std::uint64_t>(call.offsets[0]);
-            if (column.item == 4) {
-                static_cast<std::uint32_t*>(column.out)[i] = static_cast<std::uint32_t>(place);
-            } else {
-                static_cast<std::uint64_t*>(column.out)[i] = place;
-            }
+            static_cast<std::uint32_t*>(column.out)[i] = static_cast<std::uint32_t>(place);
         }
     } else if (column.content == FlatContent::values) {
         // The rows lie side by side in the values, too: they are one.

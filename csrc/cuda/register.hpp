@@ -102,7 +102,7 @@ inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::i
     require(copies || inner == 1, "inner must be 1");
     require(content != FlatContent::positions || item == 8, "positions have 8 bytes");
     require(content != FlatContent::sequences || item == 4, "sequences have 4 bytes");
-    require(content != FlatContent::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
+    require(content != FlatContent::bounds || item == 4, "bounds have 4 bytes");
     const std::int64_t size = content == FlatContent::bounds ? rows + 1 : out_size * inner;
     return {{pointer<const void>(bits(1), item, copies ? values_size * inner : 0), values_size, inner, item, bits(5),
              bits(6), pointer<void>(bits(7), item, size)},

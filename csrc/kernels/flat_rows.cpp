@@ -15,21 +15,6 @@ QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_
     }
 }
 
-template <typename T>
-Status add_up(Span<const std::int64_t> lengths, T* out) {
-    constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<T>::max());
-    std::int64_t total = 0;
-    out[0] = 0;
-    for (std::int64_t i = 0; i < lengths.size; ++i) {
-        if (lengths[i] < 0 || lengths[i] > most - total) {
-            return {Code::out_of_range, i};
-        }
-        total += lengths[i];
-        out[i + 1] = static_cast<T>(total);
-    }
-    return {};
-}
-
 }  // namespace
 
 Status position_ids(Span<const std::int64_t> lengths, std::int64_t start, std::int64_t* out, std::int64_t out_size) {
@@ -85,10 +70,18 @@ Status seq_idx(Span<const std::int64_t> start, const std::int64_t* lengths, RowN
 template Status seq_idx(Span<const std::int64_t>, const std::int64_t*, RowNumbers, std::int32_t*, std::int64_t);
 template Status seq_idx(Span<const std::int64_t>, const std::int64_t*, RowNumbers, std::int64_t*, std::int64_t);
 
-Status cu_seqlens(Span<const std::int64_t> lengths, Kind kind, void* out) {
-    return kind == Kind::int32   ? add_up(lengths, static_cast<std::int32_t*>(out))
-           : kind == Kind::int64 ? add_up(lengths, static_cast<std::int64_t*>(out))
-                                 : Status{Code::bad_argument};
+Status cu_seqlens(Span<const std::int64_t> lengths, std::int32_t* out) {
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    std::int64_t total = 0;
+    out[0] = 0;
+    for (std::int64_t i = 0; i < lengths.size; ++i) {
+        if (lengths[i] < 0 || lengths[i] > most - total) {
+            return {Code::out_of_range, i};
+        }
+        total += lengths[i];
+        out[i + 1] = static_cast<std::int32_t>(total);
+    }
+    return {};
 }
 
 Status separate_rows(Span<const std::int64_t> start, Kind kind, const void* value, void* out, std::int64_t out_size) {

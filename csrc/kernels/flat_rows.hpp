@@ -20,8 +20,8 @@ template <typename T>
 Status seq_idx(Span<const std::int64_t> start, const std::int64_t* lengths, RowNumbers numbers, T* out,
                std::int64_t out_size);
 
-// Where the rows begin, and where the last one ends. out: lengths.size + 1 elements of `kind`, int32 or int64.
-Status cu_seqlens(Span<const std::int64_t> lengths, Kind kind, void* out);
+// Where the rows begin, and where the last one ends. out: lengths.size + 1 elements.
+Status cu_seqlens(Span<const std::int64_t> lengths, std::int32_t* out);
 
 // Writes `value`, one element of `kind`, to out[start[i]], so that no token is predicted from another row. Touches
 // nothing else, and writes nothing for a start outside the output, `out_size` elements.

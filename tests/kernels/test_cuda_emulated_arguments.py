@@ -114,7 +114,7 @@ POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_CONTENTS.POSITIONS, _core.FLAT_CONTENT
 FLAT = {"offsets": 64, "rows": 2, "out_size": 4}
 FLAT_COLUMNS = [
     *((source, 64, 4, 1, 4, 0, 0, 64) for source in (COPIED, SEPARATED)),
-    *((source, 0, 0, 1, item, 0, 0, 64) for source, item in ((POSITIONS, 8), (SEQUENCES, 4), (BOUNDS, 8))),
+    *((source, 0, 0, 1, item, 0, 0, 64) for source, item in ((POSITIONS, 8), (SEQUENCES, 4), (BOUNDS, 4))),
 ]
 
 
@@ -129,7 +129,7 @@ FLAT_COLUMNS = [
         ((COPIED, 64, 2**40, 2**40, 4, 0, 0, 64), "too large"),
         ((POSITIONS, 0, 0, 1, 4, 0, 0, 64), "8 bytes"),
         ((SEQUENCES, 0, 0, 1, 8, 0, 0, 64), "4 bytes"),
-        ((BOUNDS, 0, 0, 1, 2, 0, 0, 64), "4 or 8 bytes"),
+        ((BOUNDS, 0, 0, 1, 8, 0, 0, 64), "4 bytes"),
         ((POSITIONS, 0, 0, 2, 8, 0, 0, 64), "inner must be 1"),
         ((COPIED, 0, 4, 1, 4, 0, 0, 64), "null"),
         ((COPIED, 66, 4, 1, 4, 0, 0, 64), "not a multiple"),

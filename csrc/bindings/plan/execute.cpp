@@ -173,7 +173,7 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::gaps:
             return write_places(step, extent, out);
         case Action::token_bounds:
-            return cu_seqlens(span_of(sequences(columns_.at(step.index))), Kind::int32, out);
+            return cu_seqlens(span_of(sequences(columns_.at(step.index))), static_cast<std::int32_t*>(out));
         case Action::row_positions:
             return write_row_positions(step, extent, static_cast<std::int64_t*>(out));
         case Action::row_numbers:

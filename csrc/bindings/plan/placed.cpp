@@ -136,7 +136,7 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
         case Action::documents:
             return seq_idx(first, lengths, {1, 0}, static_cast<std::int64_t*>(out), extent);
         case Action::bounds:
-            return cu_seqlens(counted, Kind::int32, out);
+            return cu_seqlens(counted, static_cast<std::int32_t*>(out));
         default: {
             const bool yes = true;
             std::fill_n(static_cast<bool*>(out), extent, false);
