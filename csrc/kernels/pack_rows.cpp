@@ -124,7 +124,7 @@ struct PacksByRoom {
     }
 };
 
-// Packs with two limits: a stack of packs for each pair of rooms that occurs, and a bit that says so.
+// Packs with two limits: a queue for each pair of rooms that occurs, as in PacksByRoom, and a bit that says so.
 struct PacksByTwo {
     static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most_counts) {
         const std::int64_t size = (max_length + 1) * (most_counts + 1);
@@ -135,8 +135,8 @@ struct PacksByTwo {
     std::int64_t most;   // the count of a pack
     std::int64_t* memory;
     BitTree pairs{width * (most + 1), reinterpret_cast<std::uint64_t*>(memory)};
-    std::int64_t* last = memory + BitTree::words(width * (most + 1));  // by pair, where it occurs: the top of its stack
-    std::int64_t* below = last + width * (most + 1);                   // by pack
+    std::int64_t* last = memory + BitTree::words(width * (most + 1));  // by pair, where it occurs
+    std::int64_t* next = last + width * (most + 1);                    // by pack, in a ring
     std::int64_t packs = 0;
 
     // The pack that a row goes into.
@@ -154,22 +154,28 @@ struct PacksByTwo {
             }
             at = pair / width + (fits ? 1 : 0);
         }
-        const std::int64_t pack = room == none ? packs++ : take(counts * width + room);
-        add(pack, (counts - count) * width + (room == none ? width - 1 : room) - length);
+        const std::int64_t pair = counts * width + (room == none ? width - 1 : room);
+        if (room != none && length == 0 && count == 0) {
+            return next[last[pair]];  // whose room stays as it is
+        }
+        const std::int64_t pack = room == none ? packs++ : take(pair);
+        add(pack, pair - count * width - length);
         return pack;
     }
 
     std::int64_t take(std::int64_t pair) {
-        const std::int64_t pack = last[pair];
-        last[pair] = below[pack];
-        if (last[pair] == none) {
+        const std::int64_t newest = last[pair], pack = next[newest];
+        if (pack == newest) {
             pairs.remove(pair);
         }
+        next[newest] = next[pack];
         return pack;
     }
 
     void add(std::int64_t pack, std::int64_t pair) {
-        below[pack] = pairs.has(pair) ? last[pair] : none;
+        const std::int64_t newest = pairs.has(pair) ? last[pair] : pack;
+        next[pack] = newest == pack ? pack : next[newest];
+        next[newest] = pack;
         last[pair] = pack;
         pairs.insert(pair);
     }
@@ -294,10 +300,16 @@ std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_le
 }  // namespace
 
 std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit, const SecondLimit& second) {
+    const bool counted = second.counts != nullptr;
+    const bool is_sound = max_length >= 1 && second.most >= 0 && !(counted && fit == Fit::first);
+    if (!is_sound || (fit == Fit::best && max_length > most_in_pack) ||
+        (fit == Fit::best && counted && second.most >= most_in_pack / (max_length + 1))) {
+        return -1;
+    }
     if (fit == Fit::in_order) {
         return 0;
     }
-    if (second.counts != nullptr) {
+    if (counted) {
         return 3 * rows + PacksByTwo::scratch(rows, max_length, second.most);
     }
     return fit == Fit::best ? rows + PacksByRoom::scratch(rows, max_length) : 3 * rows + PacksInOrder::scratch(rows);
@@ -306,8 +318,7 @@ std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit f
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, const SecondLimit& second,
                  std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch) {
     const bool counted = second.counts != nullptr;
-    if (max_length < 1 || (fit == Fit::best && max_length > most_in_pack) || (counted && fit == Fit::first) ||
-        second.most < 0 || (counted && fit == Fit::best && second.most + 1 > most_in_pack / (max_length + 1))) {
+    if (pack_rows_scratch(lengths.size, max_length, fit, second) < 0) {
         return {Code::bad_argument};
     }
     for (std::int64_t row = 0; row < lengths.size; ++row) {

@@ -26,14 +26,14 @@ struct SecondLimit {
     std::int64_t most = 0;
 };
 
-// How many int64 `pack_rows` needs besides its outputs.
+// How many int64 `pack_rows` needs besides its outputs; -1 for limits that it does not take.
 std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit, const SecondLimit& second = {});
 
 // Pack p has the rows rows[offsets[p]] ... rows[offsets[p + 1] - 1], in the order in which they were placed. rows: room
 // for all; offsets: for one more. Rows of equal length are placed in their order, and rows without tokens all in one
 // pack. Code::row_too_long names the first row that fits no pack, Code::bad_start one of negative length or count.
 // With a second limit there is no first fit, and best fit takes, of the packs with the least room for the tokens, those
-// with the least for the counts, and of these the one that got it last; (max_length + 1) * (most + 1) is at most
+// with the least for the counts, and of these the one that got it first; (max_length + 1) * (most + 1) is at most
 // most_in_pack.
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, const SecondLimit& second,
                  std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs, Watch& watch);

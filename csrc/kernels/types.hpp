@@ -107,7 +107,6 @@ class Watch {
 public:
     using Look = void (*)();
 
-    // A null pointer: nobody ends the kernel.
     explicit Watch(Look look) : look_(look) {}
 
     // Counts steps of work, of some nanoseconds each, and looks where there have been many.
@@ -115,9 +114,7 @@ public:
         steps_ += steps;
         if (steps_ >= many) {
             steps_ = 0;
-            if (look_ != nullptr) {
-                look_();
-            }
+            look_();
         }
     }
 

@@ -9,59 +9,32 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def _pack_with_counts(
-    lengths: Sequence[int], max_length: int, fit: str, counts: Sequence[int], max_count: int
+def pack_rows(
+    lengths: Sequence[int], max_length: int, fit: str, counts: Sequence[int] | None = None, max_count: int = 0
 ) -> list[list[int]]:
-    """As `pack_rows`, "best" or "in_order", where a pack has room for counts too.
+    """The rows of each pack: "best" fit decreasing, "first" fit decreasing, or "in_order"; with room for counts too.
 
-    Of the packs with the least room for a row, best fit takes those with the least for its count, and of these the one
-    that got it last.
+    Of the packs with the least room for a row, and of those with the least for its count, best fit takes the one that
+    has had this room for the longest time.
     """
+    counts = [0] * len(lengths) if counts is None else counts
     packs: list[list[int]] = []
     room: list[tuple[int, int]] = []
-    since: list[int] = []
+    since: list[int] = []  # the step at which the pack got the room it has
     order = range(len(lengths)) if fit == "in_order" else sorted(range(len(lengths)), key=lambda row: -lengths[row])
     for step, row in enumerate(order):
-        among = range(len(packs)) if fit == "best" else range(max(len(packs) - 1, 0), len(packs))
-        fitting = [pack for pack in among if room[pack][0] >= lengths[row] and room[pack][1] >= counts[row]]
+        fitting = [at for at, (tokens, left) in enumerate(room) if tokens >= lengths[row] and left >= counts[row]]
+        if fit == "in_order":
+            fitting = fitting[-1:] if fitting[-1:] == [len(packs) - 1] else []
         if not fitting:
             packs.append([])
             room.append((max_length, max_count))
             since.append(step)
             fitting = [len(packs) - 1]
-        pack = min(fitting, key=lambda pack: (room[pack], -since[pack]))
-        packs[pack].append(row)
-        room[pack] = (room[pack][0] - lengths[row], room[pack][1] - counts[row])
-        since[pack] = step
-    return packs
-
-
-def pack_rows(
-    lengths: Sequence[int], max_length: int, fit: str, counts: Sequence[int] | None = None, max_count: int = 0
-) -> list[list[int]]:
-    """The rows of each pack: "best" fit decreasing, "first" fit decreasing, or "in_order".
-
-    Of the packs with the least room for a row, best fit takes the one that has had this room for the longest time.
-    """
-    if counts is not None:
-        return _pack_with_counts(lengths, max_length, fit, counts, max_count)
-    packs: list[list[int]] = []
-    room: list[int] = []
-    since: list[int] = []  # the step at which the pack got the room it has
-    order = range(len(lengths)) if fit == "in_order" else sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    for step, row in enumerate(order):
-        fitting = [pack for pack in range(len(packs)) if room[pack] >= lengths[row]]
-        if fit == "in_order":
-            fitting = fitting[-1:] if fitting[-1:] == [len(packs) - 1] else []
-        if not fitting:
-            packs.append([])
-            room.append(max_length)
-            since.append(step)
-            fitting = [len(packs) - 1]
         pack = min(fitting, key=lambda pack: (room[pack], since[pack])) if fit == "best" else fitting[0]
         packs[pack].append(row)
-        room[pack] -= lengths[row]
-        if lengths[row]:
+        room[pack] = (room[pack][0] - lengths[row], room[pack][1] - counts[row])
+        if lengths[row] or counts[row]:
             since[pack] = step
     return packs
 

@@ -100,10 +100,7 @@ std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_lengt
     if (counts) {
         require_size(*counts, count, "counts");
     }
-    // Before the scratch is sized by them.
-    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || max_length < 1 || max_count < 0 ||
-        (how == Fit::first && counts) ||
-        (how == Fit::best && (max_length > most_in_pack || (counts && max_count >= most_in_pack / (max_length + 1))))) {
+    if (fit < 0 || fit > static_cast<int>(Fit::in_order)) {
         return {Status{Code::bad_argument}, packs};
     }
     const SecondLimit second{counts ? counts->data() : nullptr, max_count};
