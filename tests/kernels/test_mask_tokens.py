@@ -62,6 +62,7 @@ class Case:
             ids.address,
             labels.address,
             *self.shape,
+            *(False, False, 0, 0),
             special.address if self.has_special else 0,
             offsets.address if self.has_offsets else 0,
         )

@@ -115,7 +115,7 @@ def test_a_torch_state_between_two_twists(seed: int, step: int, twists: int) -> 
     count = 312 * twists
     labels = _core.MaskedLabels(TORCH, ours, 0.5, (1.0, None, 3, 9), [])
     ids, out = np.full(count, 5), np.empty(count, np.int64)
-    labels.write(ids.ctypes.data, out.ctypes.data, 1, count, 0, 0)
+    labels.write(ids.ctypes.data, out.ctypes.data, 1, count, False, False, 0, 0, 0, 0)
     torch.bernoulli(torch.full((2, count), 0.5), generator=theirs)
     assert torch.equal(ours.get_state(), theirs.get_state())
 

@@ -120,9 +120,7 @@ public:
 private:
     Status mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
                 const BatchIds& batch) const override;
-    std::uint32_t epoch() const;
 
-    PhiloxMasking masking_;
     PhiloxOptions options_;
     std::int64_t keys_;
     std::optional<py::array_t<std::uint32_t>> epoch_;

@@ -14,23 +14,20 @@ PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::
                            std::int64_t special, std::int64_t words, int word_format, std::int64_t keys,
                            std::optional<py::array_t<std::uint32_t>> epoch)
     : MaskingLabels(special_ids, special, words, word_format),
-      masking_(checked_masking(options)),
       options_(options),
       keys_(keys),
       epoch_(std::move(epoch)) {
+    static_cast<void>(checked_masking(options));
     if (epoch_ && epoch_->size() != 1) {
         throw py::value_error("epoch must be one number");
     }
 }
 
-std::uint32_t PhiloxLabels::epoch() const {
-    // Another process may have written it.
-    return epoch_ ? peek(epoch_->data()) : masking_.epoch;
-}
-
 PhiloxOptions PhiloxLabels::options() const {
     PhiloxOptions options = options_;
-    std::get<1>(options) = epoch();
+    if (epoch_) {
+        std::get<1>(options) = peek(epoch_->data());  // another process may have written it
+    }
     return options;
 }
 
@@ -52,10 +49,8 @@ Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, con
         }
         keys = own.data();
     }
-    PhiloxMasking how = masking_;
-    how.epoch = epoch();
-    return philox_mask(how, {keys, batch.rows}, start.data(), batch.lengths, batch.count(), words, batch.ids,
-                       batch.labels);
+    return philox_mask(checked_masking(options()), {keys, batch.rows}, start.data(), batch.lengths, batch.count(),
+                       words, batch.ids, batch.labels);
 }
 
 namespace {
@@ -231,31 +226,25 @@ void register_labels(py::module_& m) {
     bind_class<Labels>(m, "Labels");
     bind_class<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1);
-    bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
-        .def(py::init<int, py::object, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
-                      std::int64_t, std::int64_t, int>(),
-             "generator_type"_a, "generator"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a, "special"_a = -1,
-             "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none))
+    bind_class<MaskingLabels, Labels>(m, "MaskingLabels")
         .def(
             "write",
-            [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,
-               Address special, Address offsets) {
-                self.write(special, offsets, nullptr, {0, rows, width, Side::right, false, nullptr, ids, labels});
-            },
-            "ids"_a, "labels"_a, "rows"_a, "width"_a, "special"_a, "offsets"_a);
-    bind_class<PhiloxLabels, Labels>(m, "PhiloxLabels")
-        .def(py::init<const PhiloxOptions&, const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int,
-                      std::int64_t, std::optional<py::array_t<std::uint32_t>>>(),
-             "options"_a, "special_ids"_a, "special"_a = -1, "words"_a = -1,
-             "word_format"_a = static_cast<int>(WordFormat::none), "keys"_a = -1, "epoch"_a = py::none())
-        .def(
-            "write",
-            [](const PhiloxLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width, Side left,
+            [](const MaskingLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width, Side left,
                bool flat, Address lengths, Address keys, Address special, Address offsets) {
                 return self.write(special, offsets, keys, {0, rows, width, left, flat, lengths, ids, labels});
             },
             "ids"_a, "labels"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "lengths"_a, "keys"_a, "special"_a,
             "offsets"_a);
+    bind_class<MaskedLabels, MaskingLabels>(m, "MaskedLabels")
+        .def(py::init<int, py::object, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
+                      std::int64_t, std::int64_t, int>(),
+             "generator_type"_a, "generator"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a, "special"_a = -1,
+             "words"_a = -1, "word_format"_a = static_cast<int>(WordFormat::none));
+    bind_class<PhiloxLabels, MaskingLabels>(m, "PhiloxLabels")
+        .def(py::init<const PhiloxOptions&, const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int,
+                      std::int64_t, std::optional<py::array_t<std::uint32_t>>>(),
+             "options"_a, "special_ids"_a, "special"_a = -1, "words"_a = -1,
+             "word_format"_a = static_cast<int>(WordFormat::none), "keys"_a = -1, "epoch"_a = py::none());
     bind_class<WordLabels, Labels>(m, "WordLabels")
         .def(py::init<py::object, int, py::object, double, const ReplacementOptions&, py::array_t<std::uint8_t>, bool,
                       py::object>(),

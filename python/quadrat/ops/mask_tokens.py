@@ -236,7 +236,8 @@ def write_labels(
     labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
     rows = math.prod(shape) // width if width else 0
-    labeller.write(address_of(ids), address, rows, width, *(0 if one is None else address_of(one) for one in known))
+    addresses = (0 if one is None else address_of(one) for one in known)
+    labeller.write(address_of(ids), address, rows, width, False, False, 0, 0, *addresses)
     return labels
 
 
