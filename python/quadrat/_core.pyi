@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, overload
 
 import numpy as np
@@ -51,24 +50,7 @@ def cached_bytes() -> int: ...
 def trim() -> None: ...
 
 class Interop:
-    def __init__(
-        self,
-        ndarray: type,
-        wrapper: type | None,
-        tensor: type | None,
-        exchange: object | None,
-        describe: Callable[[Any], tuple[int, tuple[int, ...], int, int] | None],
-        make_tensor: Callable[[tuple[int, ...], int], tuple[Any, int]],
-        in_worker: Callable[[], bool] | None = None,
-        make_shared: Callable[[int, tuple[tuple[int, int, tuple[int, ...]], ...]], tuple[tuple[Any, ...], int]]
-        | None = None,
-        scalars: tuple[tuple[type, int], ...] = (),
-        way_to_read: Callable[[type], int] | None = None,
-        count_modes: Callable[[], int] | None = None,
-        without_modes: Callable[[], AbstractContextManager[Any]] | None = None,
-        forward_ad: dict[str, Any] | None = None,
-        plain: tuple[type, ...] = (),
-    ) -> None: ...
+    def __init__(self, libraries: Any) -> None: ...
     may_be_worker: bool
     def learn_tensor(self, tensor: Any, implementation: int, storage: int) -> None: ...
     @property
@@ -142,37 +124,7 @@ class Labels: ...
 class CausalLabels(Labels):
     def __init__(self, pad_id: int, special: int = -1) -> None: ...
 
-# As `quadrat.support.generators.Origin.replacement` returns it.
-_Replacement = tuple[float, float | None, int, int]
-
-class MaskedLabels(Labels):
-    def __init__(
-        self,
-        generator_type: int,
-        generator: Any,
-        mlm_probability: float,
-        replacement: _Replacement,
-        special_ids: list[int],
-        special: int = -1,
-        words: int = -1,
-        word_format: int = 0,
-    ) -> None: ...
-    def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...
-
-# As `quadrat.ops._philox.PhiloxOptions` names them.
-_PhiloxOptions = tuple[int, int, float, float, float, int, int]
-
-class PhiloxLabels(Labels):
-    def __init__(
-        self,
-        options: _PhiloxOptions,
-        special_ids: list[int],
-        special: int = -1,
-        words: int = -1,
-        word_format: int = 0,
-        keys: int = -1,
-        epoch: NDArray[np.uint32] | None = None,
-    ) -> None: ...
+class MaskingLabels(Labels):
     def write(
         self,
         ids: int,
@@ -186,6 +138,37 @@ class PhiloxLabels(Labels):
         special: int,
         offsets: int,
     ) -> _Failure: ...
+
+# As `quadrat.support.generators.Origin.replacement` returns it.
+_Replacement = tuple[float, float | None, int, int]
+
+class MaskedLabels(MaskingLabels):
+    def __init__(
+        self,
+        generator_type: int,
+        generator: Any,
+        mlm_probability: float,
+        replacement: _Replacement,
+        special_ids: list[int],
+        special: int = -1,
+        words: int = -1,
+        word_format: int = 0,
+    ) -> None: ...
+
+# As `quadrat.ops._philox.PhiloxOptions` names them.
+_PhiloxOptions = tuple[int, int, float, float, float, int, int]
+
+class PhiloxLabels(MaskingLabels):
+    def __init__(
+        self,
+        options: _PhiloxOptions,
+        special_ids: list[int],
+        special: int = -1,
+        words: int = -1,
+        word_format: int = 0,
+        keys: int = -1,
+        epoch: NDArray[np.uint32] | None = None,
+    ) -> None: ...
 
 # Addresses; lengths and starts are int64.
 def document_blocks(
@@ -266,8 +249,6 @@ class WordLabels(Labels):
 
 class FlatColumn:
     def __len__(self) -> int: ...
-    @property
-    def format(self) -> str: ...
     @property
     def kind(self) -> int | None: ...
 

@@ -229,7 +229,7 @@ def test_looks_into_tensors_of_every_make(interops):
 @pytest.mark.parametrize("off", [(8, 0), (0, 8)])
 def test_leaves_tensors_alone_that_lie_otherwise(interops, off):
     tensor = torch.ones(1)
-    interop = _core.Interop(np.ndarray, None, torch.Tensor, None, None, None)
+    interop = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, None, None, None))
     parts = tensor._cdata, tensor.untyped_storage()._cdata
     interop.learn_tensor(tensor, *parts)
     assert interop.knows_tensors == memory.interop().knows_tensors

@@ -249,7 +249,7 @@ def test_what_is_asked_of_a_tensor_may_change_the_others(guarded):
         rows.clear()
         return memory.describe_tensor(tensor)
 
-    interop = _core.Interop(np.ndarray, None, torch.Tensor, None, describe, None)
+    interop = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, None, describe, None))
     tensors, array = [torch.arange(8 * i, 8 * i + 8)[:: i % 3 + 1] for i in range(5)], np.arange(7, 9)
     rows = [[5], array, *tensors]
     expected = [5, 7, 8, *(number for tensor in tensors for number in tensor.tolist())]

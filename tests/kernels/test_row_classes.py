@@ -56,9 +56,9 @@ CHANGED = [
 @pytest.mark.parametrize("way", ["exchange", "fallback"])
 @pytest.mark.parametrize("numbers", [[5, 6, 7], [[1.5, 2.0], [3.0, 4.0]], []])
 def test_classes_that_change_nothing_of_their_base(way, numbers):
-    interop = memory.interop() if way == "exchange" else _core.Interop(
+    interop = memory.interop() if way == "exchange" else _core.Interop(memory.Libraries(
         np.ndarray, None, torch.Tensor, None, memory.describe_tensor, None, plain=(np.memmap, torch.nn.Parameter)
-    )  # fmt: skip
+    ))  # fmt: skip
     for make in DERIVED:
         row = make(numbers)
         columns = columns_of([row, row], interop)

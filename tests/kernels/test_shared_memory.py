@@ -34,7 +34,7 @@ def in_shared_memory():
 def sharing(way=None, *, worker=True, may_be_worker=True):
     """An interop as in a process that is a worker; `way`: its exchange API."""
     callbacks = (memory.describe_tensor, memory._make_tensor, lambda: worker, shared.make_shared)
-    made = _core.Interop(np.ndarray, None, torch.Tensor, way, *callbacks)
+    made = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, way, *callbacks))
     made.may_be_worker = may_be_worker
     return made
 
@@ -138,7 +138,8 @@ def test_nobody_is_asked_who_cannot_be_a_worker():
     def asked():
         raise AssertionError
 
-    interop = _core.Interop(np.ndarray, None, torch.Tensor, EXCHANGE, None, memory._make_tensor, asked, asked)
+    callbacks = None, memory._make_tensor, asked, asked
+    interop = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, EXCHANGE, *callbacks))
     assert len(_core.allocate_batch(interop, True, [((2,), 0)])) == 1
     interop.may_be_worker = True
     with pytest.raises(AssertionError):

@@ -18,8 +18,8 @@ def interops() -> dict[str, Any]:
     callbacks = (memory.describe_tensor, memory._make_tensor)
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     return {
-        "exchange": _core.Interop(*arguments, exchange, *callbacks),
-        "fallback": _core.Interop(*arguments, None, *callbacks),
+        "exchange": _core.Interop(memory.Libraries(*arguments, exchange, *callbacks)),
+        "fallback": _core.Interop(memory.Libraries(*arguments, None, *callbacks)),
     }
 
 

@@ -326,7 +326,6 @@ FlatColumn column_of_memory(Address values, Kind kind, std::int64_t tokens, Addr
 void register_flat_column(py::module_& m) {
     bind_class<FlatColumn>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
-        .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; })
         .def_property_readonly("kind", [](const FlatColumn& self) -> py::object {
             const FlatType* item = &self.type();  // of lists, and lists in them
             while (item->layout == Layout::list) {

@@ -41,8 +41,11 @@ void Column::keep(Kind kind, Row* row) {
 
 namespace {
 
-// The keys of the first feature, or None when it is not a plain dict and so no keys were given.
-py::object first_keys(const py::object& features, const Interop& interop) {
+// The names of the columns of a table, or the keys of the first feature; None when that is not a plain dict.
+py::object names_of(const py::object& features, const TableRows* table, const Interop& interop) {
+    if (table != nullptr) {
+        return table->table().names();
+    }
     const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
     if (!first) {
         return py::none();
@@ -218,23 +221,18 @@ void Columns::cut(std::size_t index, Address starts_at, Address lengths_at) {
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns, const py::tuple& without) {
     const TableRows* const rows = is_sequence(features) ? nullptr : table_rows(features);
-    const Py_ssize_t count = rows == nullptr && is_sequence(features) ? PySequence_Size(features.ptr()) : 0;
-    py::object found = names;
-    if (names.is_none() && rows != nullptr) {
-        found = rows->table().names();
-    } else if (names.is_none() && count > 0) {
-        found = first_keys(features, interop);
+    if (rows == nullptr && !is_sequence(features)) {
+        return false;
     }
-    if (found.is_none() || (rows == nullptr && !is_sequence(features))) {
+    const py::object found = names.is_none() ? names_of(features, rows, interop) : names;
+    if (found.is_none()) {
         return false;
     }
     *keys = py::tuple(found);
     if (names.is_none() && !without.empty()) {
         py::list others;
         for (const py::handle name : *keys) {
-            const auto same = [&](const py::handle& one) {
-                return PyUnicode_CheckExact(name.ptr()) && PyUnicode_Compare(name.ptr(), one.ptr()) == 0;
-            };
+            const auto same = [&](const py::handle& one) { return is_same_name(name, one); };
             if (std::none_of(without.begin(), without.end(), same)) {
                 others.append(name);
             }
@@ -242,12 +240,12 @@ bool collect_columns(const py::object& features, const py::object& names, const 
         *keys = py::tuple(others);
     }
     if (rows != nullptr) {
-        return rows->collect(*keys, keys, columns);
+        return std::all_of(keys->begin(), keys->end(),
+                           [&](const py::handle& name) { return rows->collect(name, columns); });
     }
-    const std::size_t width = keys->size();
-    columns->columns.reserve(width);
-    for (std::size_t c = 0; c < width; ++c) {
-        columns->columns.emplace_back(count);
+    columns->columns.reserve(keys->size());
+    for (std::size_t c = 0; c < keys->size(); ++c) {
+        columns->columns.emplace_back(PySequence_Size(features.ptr()));
     }
     const auto hold = [&](std::size_t c, py::object value) {
         columns->columns[c].hold(std::move(value));
@@ -262,7 +260,7 @@ std::int64_t collect_choices(const py::object& features, const py::object& plain
     if (table != nullptr ? table->size() == 0 || !table->has(main) : !is_sequence(features)) {
         return 0;
     }
-    const py::object names = table != nullptr ? py::object(table->table().names()) : first_keys(features, interop);
+    const py::object names = names_of(features, table, interop);
     if (names.is_none()) {
         return 0;
     }

@@ -61,31 +61,29 @@ bool replaces_nothing(PyTypeObject* type, PyTypeObject* base) {
 
 }  // namespace
 
-Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
-                 py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared,
-                 const py::tuple& scalars, py::object way_to_read, py::object count_modes, py::object without_modes,
-                 py::object forward_ad, py::tuple plain)
-    : ndarray_(std::move(ndarray)),
-      wrapper_(std::move(wrapper)),
-      tensor_(std::move(tensor)),
-      describe_(std::move(describe)),
-      make_tensor_(std::move(make_tensor)),
-      in_worker_(std::move(in_worker)),
-      make_shared_(std::move(make_shared)),
-      way_to_read_(std::move(way_to_read)),
-      count_modes_(std::move(count_modes)),
-      without_modes_(std::move(without_modes)),
+Interop::Interop(const py::object& libraries)
+    : ndarray_(libraries.attr("ndarray")),
+      wrapper_(libraries.attr("wrapper")),
+      tensor_(libraries.attr("tensor")),
+      describe_(libraries.attr("describe")),
+      make_tensor_(libraries.attr("make_tensor")),
+      in_worker_(libraries.attr("in_worker")),
+      make_shared_(libraries.attr("make_shared")),
+      way_to_read_(libraries.attr("way_to_read")),
+      count_modes_(libraries.attr("count_modes")),
+      without_modes_(libraries.attr("without_modes")),
       is_negative_(tensor_.is_none() ? py::object(py::none()) : py::object(tensor_.attr("is_neg"))),
-      forward_ad_(std::move(forward_ad)),
+      forward_ad_(libraries.attr("forward_ad")),
       level_(py::reinterpret_steal<py::object>(PyUnicode_InternFromString("_current_level"))),
-      plain_(std::move(plain)) {
+      plain_(libraries.attr("plain")) {
     if (!forward_ad_.is_none() && !PyDict_CheckExact(forward_ad_.ptr())) {
         throw py::type_error("forward_ad must be a dict");
     }
-    for (const py::handle item : scalars) {
+    for (const py::handle item : libraries.attr("scalars")) {
         const auto scalar = py::reinterpret_borrow<py::tuple>(item);
         scalars_.emplace_back(scalar[0], scalar[1].cast<Kind>());
     }
+    const py::object exchange = libraries.attr("exchange");
     if (exchange.is_none()) {
         return;
     }
@@ -137,12 +135,7 @@ void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementati
 
 void register_interop(py::module_& m) {
     bind_class<Interop>(m, "Interop")
-        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
-                      py::object, const py::tuple&, py::object, py::object, py::object, py::object, py::tuple>(),
-             "ndarray"_a, "wrapper"_a, "tensor"_a, "exchange"_a, "describe"_a, "make_tensor"_a,
-             "in_worker"_a = py::none(), "make_shared"_a = py::none(), "scalars"_a = py::tuple(),
-             "way_to_read"_a = py::none(), "count_modes"_a = py::none(), "without_modes"_a = py::none(),
-             "forward_ad"_a = py::none(), "plain"_a = py::tuple())
+        .def(py::init<const py::object&>(), "libraries"_a)
         .def_readwrite("may_be_worker", &Interop::may_be_worker)
         .def("learn_tensor", &Interop::learn_tensor, "tensor"_a, "implementation"_a, "storage"_a)
         .def_readonly("knows_tensors", &Interop::knows_tensors)

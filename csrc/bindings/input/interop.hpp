@@ -45,21 +45,8 @@ inline const char* next_part(const void* part, std::size_t header = 16) {
 
 class Interop {
 public:
-    // ndarray: numpy.ndarray. wrapper: a Mapping class whose `.data` is a dict (BatchEncoding), or None.
-    // tensor: torch.Tensor, or None when torch is not loaded. exchange: torch's DLPack exchange capsule, or None.
-    // Where there is no capsule: describe(tensor) gives (address, length, stride in bytes, kind) or None, and
-    // make_tensor(shape, kind) gives (tensor, address).
-    // in_worker() says whether this process is a DataLoader's worker; it is asked only where `may_be_worker` says that
-    // it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
-    // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
-    // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
-    // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
-    // which none is asked; or None. forward_ad: the names of torch.autograd.forward_ad, or None. plain:
-    // classes derived from ndarray and torch.Tensor whose objects are read as those of their base.
-    Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
-            py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
-            py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad,
-            py::tuple plain);
+    // libraries: what they are asked for, see Libraries in python/quadrat/support/memory.py.
+    explicit Interop(const py::object& libraries);
 
     void traverse(Visitor& visit) const {
         visit(ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_, way_to_read_,
@@ -145,6 +132,12 @@ inline py::object item_of(PyObject* sequence, Py_ssize_t i) {
     }
     return i < PyList_GET_SIZE(sequence) ? py::reinterpret_borrow<py::object>(PyList_GET_ITEM(sequence, i))
                                          : py::object();
+}
+
+// Whether two names of columns are the same. Comparing others than plain strings would run code of the user's.
+inline bool is_same_name(const py::handle& one, const py::handle& two) {
+    const bool plain = PyUnicode_CheckExact(one.ptr()) && PyUnicode_CheckExact(two.ptr());
+    return one.is(two) || (plain && PyUnicode_Compare(one.ptr(), two.ptr()) == 0);
 }
 
 // What other threads cannot change: without the GIL, a tuple in place of a list.

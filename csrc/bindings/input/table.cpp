@@ -245,11 +245,6 @@ py::object TableRows::value(const py::handle& name, std::int64_t i) const {
     return table_->value(static_cast<std::size_t>(column), at(i));
 }
 
-bool TableRows::collect(const py::object& names, py::tuple* keys, Columns* columns) const {
-    *keys = names.is_none() ? table_->names() : py::tuple(names);
-    return std::all_of(keys->begin(), keys->end(), [&](const py::handle& name) { return collect(name, columns); });
-}
-
 bool TableRows::collect(const py::handle& name, Columns* columns, bool skips) const {
     const std::int64_t column = table_->find(name);
     if (column < 0) {

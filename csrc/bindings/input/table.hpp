@@ -79,8 +79,6 @@ public:
     py::object value(const py::handle& name, std::int64_t i) const;
     bool has(const py::handle& name) const { return table_->find(name) >= 0; }
 
-    // As collect_columns of columns.hpp; names: None for all.
-    bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
     // One column; false where there is none of this name. skips: without the rows that are null.
     bool collect(const py::handle& name, Columns* columns, bool skips = false) const;
     // The first `choices` rows that each value of a column is a list of; false where they are not rows of numbers.

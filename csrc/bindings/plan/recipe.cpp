@@ -10,24 +10,6 @@
 namespace quadrat {
 namespace {
 
-// Comparing names that are not plain strings runs code of the user's: they are the same where they are one object.
-bool same_names(const py::tuple& a, const py::tuple& b) {
-    if (a.is(b)) {
-        return true;
-    }
-    if (a.size() != b.size()) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(a.size()); ++i) {
-        PyObject *const one = PyTuple_GET_ITEM(a.ptr(), i), *const two = PyTuple_GET_ITEM(b.ptr(), i);
-        const bool plain = PyUnicode_CheckExact(one) && PyUnicode_CheckExact(two);
-        if (one != two && !(plain && PyUnicode_Compare(one, two) == 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 // Batches that recipes of this process made: of known kinds, and of kinds that were decided for them.
 std::atomic<std::int64_t> known_batches{0}, planned_batches{0};
 
@@ -177,14 +159,9 @@ Recipe::Measured Recipe::measure(const py::tuple& names, const Columns& columns)
     if (main_.is_none()) {  // 1 tells if a row is empty
         return {1, columns.signature(0, 1, false)};
     }
-    std::size_t main = 0;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        PyObject* const name = PyTuple_GET_ITEM(names.ptr(), static_cast<Py_ssize_t>(i));
-        if (name == main_.ptr() || (PyUnicode_CheckExact(name) && PyUnicode_Compare(name, main_.ptr()) == 0)) {
-            main = i;
-            break;
-        }
-    }
+    const auto is_main = [&](const py::handle& name) { return is_same_name(name, main_); };
+    const auto found = std::find_if(names.begin(), names.end(), is_main);
+    const auto main = static_cast<std::size_t>(found == names.end() ? 0 : found - names.begin());
     const std::int64_t longest = columns.at(main).max_length;
     const std::int64_t width = layout_.width < 0 ? round_up(longest, layout_.multiple_of) : layout_.width;
     return {width, columns.signature(main, width, layout_.width >= 0)};
@@ -196,7 +173,9 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const std::string& 
         if (decision == nullptr) {
             return nullptr;
         }
-        if (signature == decision->signature && same_names(names, decision->names)) {
+        const py::tuple& known = decision->names;
+        if (signature == decision->signature &&
+            (names.is(known) || std::equal(names.begin(), names.end(), known.begin(), known.end(), is_same_name))) {
             return decision;
         }
     }

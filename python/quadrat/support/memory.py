@@ -7,8 +7,8 @@ import functools
 import multiprocessing
 import multiprocessing.util
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -56,12 +56,32 @@ def _process_started(_: object) -> None:
 multiprocessing.util.register_after_fork(_process_started, _process_started)  # called in spawned processes, too
 
 
+class Libraries(NamedTuple):
+    """What `_core.Interop` asks of the libraries that are loaded; None: it is not there."""
+
+    ndarray: type
+    wrapper: type | None  # a Mapping class whose `.data` is a dict: BatchEncoding
+    tensor: type | None
+    exchange: object | None  # the capsule of torch's DLPack exchange API; without it the next two are called
+    describe: Callable[[Any], tuple[int, tuple[int, ...], int, int] | None] | None  # see describe_tensor
+    make_tensor: Callable[[tuple[int, ...], int], tuple[Any, int]] | None  # of this shape and kind, and its address
+    in_worker: Callable[[], bool] | None = None  # called only where `may_be_worker` says that it could be
+    # Of a size in bytes and views (kind, first element, shape): tensors of one block of shared memory, and its address.
+    make_shared: Callable[[int, tuple[Any, ...]], tuple[tuple[Any, ...], int]] | None = None
+    scalars: tuple[tuple[type, int], ...] = ()  # NumPy's types of single numbers, and their kinds
+    way_to_read: Callable[[type], int] | None = None  # how mappings of a class are read, one of `_core.WAYS`
+    count_modes: Callable[[], int] | None = None  # how many of torch's function modes are active
+    without_modes: Callable[[], contextlib.AbstractContextManager[Any]] | None = None  # in which none of them is asked
+    forward_ad: dict[str, Any] | None = None  # the names of torch.autograd.forward_ad
+    plain: tuple[type, ...] = ()  # derived from ndarray and Tensor: their objects are read as those of the base
+
+
 @functools.cache
 def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _core.Interop:
     torch = sys.modules["torch"] if torch_loaded else None
     tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
-    made = _core.Interop(
+    libraries = Libraries(
         np.ndarray,
         sys.modules["transformers"].BatchEncoding if transformers_loaded else None,
         tensor,
@@ -72,13 +92,13 @@ def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _co
         make_shared,
         tuple((dtype.type, kind) for kind, dtype in enumerate(DTYPES)),
         way_to_read,
-        # What counts the function modes that are active, and what keeps them out of a stretch of code.
         getattr(binding, "_len_torch_function_stack", None),
         getattr(binding, "DisableTorchFunction", None),
         vars(sys.modules["torch.autograd.forward_ad"]) if torch_loaded else None,
         # Parameter turns torch's dispatch off for itself; an operation gives plain tensors.
         (np.memmap, *(() if torch is None else (torch.nn.Parameter,))),
     )
+    made = _core.Interop(libraries)
     if shares:
         made.may_be_worker = multiprocessing.parent_process() is not None
         _sharing.append(made)
