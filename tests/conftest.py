@@ -19,9 +19,8 @@ settings.register_profile("default", max_examples=30, derandomize=True, **_commo
 settings.register_profile("thorough", max_examples=100, derandomize=True, **_common)
 settings.register_profile("nightly", max_examples=2000, **_common)
 settings.register_profile("sanitize", max_examples=30, **_common)  # each takes several times as long there
-settings.register_profile(
-    "sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common
-)  # no shrinking
+# Without shrinking.
+settings.register_profile("sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

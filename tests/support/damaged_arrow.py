@@ -26,6 +26,8 @@ class Sample:
         self.ids, self.label = lists(IDS, "input_ids"), numbers([0, 1, 2, 3], "label")
         self.text = text(["a", "bc", "", "d"], "text")
         self.nested = Part("+l", 4, [None, np.array([0, 1, 2, 2, 2], np.int32)], [lists([[1, 2], [3]])], name="nested")
+        self.item, self.inner = self.ids.parts[0], self.nested.parts[0]
+        self.innermost = self.inner.parts[0]
         self.table = table(self.ids, self.label, self.text, self.nested)
         self.given: Any = self.table
 
@@ -41,24 +43,9 @@ def array(column: str, **fields: Any) -> Change:
     return lambda sample: _set(getattr(sample, column).array, fields)
 
 
-def item_schema(**fields: Any) -> Change:
-    return lambda sample: _set(sample.ids.parts[0].schema, fields)
-
-
-def item_array(**fields: Any) -> Change:
-    return lambda sample: _set(sample.ids.parts[0].array, fields)
-
-
 def offsets(column: str, *values: int) -> Change:
     def change(sample: Sample) -> None:
         getattr(sample, column).buffers[1].view(np.int32)[: len(values)] = values
-
-    return change
-
-
-def inner_offsets(*values: int) -> Change:
-    def change(sample: Sample) -> None:
-        sample.nested.parts[0].buffers[1].view(np.int32)[: len(values)] = values
 
     return change
 
@@ -102,8 +89,8 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "a negative number of children": (schema("ids", n_children=-1), "'input_ids'.*it has -1 children"),
     "children nowhere": (array("ids", children=None), "'input_ids'.*its child 0 is missing"),
     "a child that is null": (lambda sample: sample.ids.set_children(None), "'input_ids'.*its child 0 is missing"),
-    "a child that was released": (item_array(release=None), "'input_ids'.*its array was released"),
-    "a type that was released": (item_schema(release=None), "'input_ids'.*its schema was released"),
+    "a child that was released": (array("item", release=None), "'input_ids'.*its array was released"),
+    "a type that was released": (schema("item", release=None), "'input_ids'.*its schema was released"),
     "a table without a column": (array("table", n_children=3), "it has 3 children where its type has 4"),
     "a table of minus one columns": (schema("table", n_children=-1), "it has -1 children"),
     "a table that was released": (array("table", release=None), "used before"),
@@ -116,11 +103,11 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "values nowhere": (lambda sample: sample.label.set_buffers(None, None), "'label'.*it has no buffer of values"),
     "offsets nowhere": (lambda sample: sample.ids.set_buffers(None, None), "'input_ids'.*no buffer of offsets"),
     "items nowhere": (
-        lambda sample: sample.ids.parts[0].set_buffers(None, None),
+        lambda sample: sample.item.set_buffers(None, None),
         r"'input_ids'.*it has no buffer of values \(the elements of its lists\)",
     ),
     "nested items nowhere": (
-        lambda sample: sample.nested.parts[0].parts[0].set_buffers(None, None),
+        lambda sample: sample.innermost.set_buffers(None, None),
         r"'nested'.*it has no buffer of values \(the elements of its lists, level 2\)",
     ),
     "characters nowhere": (
@@ -131,7 +118,7 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "null rows nowhere": (array("table", null_count=2), "2 rows are null, and no buffer says which"),
     "too many nulls": (array("label", null_count=5), "'label'.*5 of 4 elements are null"),
     "a negative count of nulls": (array("label", null_count=-2), "'label'.*-2 of 4 elements are null"),
-    "a negative length": (item_array(length=-1), "'input_ids'.*length -1 at offset 0"),
+    "a negative length": (array("item", length=-1), "'input_ids'.*length -1 at offset 0"),
     "a negative offset": (array("label", offset=-1), "'label'.*length 4 at offset -1"),
     "a length beyond memory": (array("table", length=2**62), f"length {2**62} at offset 0"),
     "an offset beyond memory": (array("label", offset=2**63 - 2), "'label'.*length 4 at offset"),
@@ -157,12 +144,9 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "offsets below zero": (offsets("ids", -3), "'input_ids', row 0 of the table.*from -3 to 3 of 6 values"),
     "offsets beyond the values": (offsets("ids", 0, 3, 4, 4, 7), "'input_ids', row 3.*from 4 to 7 of 6 values"),
     "offsets far beyond": (offsets("ids", 0, 2**31 - 1), f"'input_ids', row 0.*from 0 to {2**31 - 1} of 6 values"),
-    "offsets of lists in lists that fall": (inner_offsets(0, 2, 1), "'nested', row 1 of the table.*from 2 to 1 of 3"),
-    "offsets of lists in lists below zero": (
-        inner_offsets(-1),
-        "'nested', row 0 of the table.*from -1 to 2 of 3 values",
-    ),
-    "offsets of lists in lists beyond all": (inner_offsets(0, 2, 9), "'nested', row 1 of the table.*from 2 to 9 of 3"),
+    "offsets of lists in lists that fall": (offsets("inner", 0, 2, 1), "'nested', row 1 of the .*from 2 to 1 of 3"),
+    "offsets of lists in lists below zero": (offsets("inner", -1), "'nested', row 0 of the table.*from -1 to 2 of 3"),
+    "offsets of lists in lists beyond all": (offsets("inner", 0, 2, 9), "'nested', row 1 of the .*from 2 to 9 of 3"),
     "offsets to lists that are not there": (offsets("nested", 0, 1, 3), "'nested', row 1 .*from 1 to 3 of 2 values"),
     "text that falls": (offsets("text", 0, 2, 1), "'text', row 1 of the table.*from 2 to 1 of 4 values"),
     "text beyond its last offset": (offsets("text", 0, 9), "'text', row 0 of the table.*from 0 to 9 of 4 values"),

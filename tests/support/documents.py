@@ -5,9 +5,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from support.strategies import make_tokenizer
 
 NAMES = ["LayoutLMv2", "LayoutLMv3", "LayoutXLM", "LED", "Luke", "MarkupLM", "MLuke", "RoCBert", "Tapas", "Udop"]
 
@@ -32,15 +32,10 @@ CLASSES = classes()
 
 
 def make(cls: Any, side: str) -> Any:
-    """A tokenizer with the attributes that padding needs, and no vocabulary to speak of."""
-    plain = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")),
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-    )
+    """A tokenizer with the attributes that padding needs."""
     own = type(cls.__name__, (cls,), {"pad_token_id": 7, "pad_token": "[PAD]", "pad_token_type_id": 3})
     tokenizer = own.__new__(own)
-    vars(tokenizer).update(vars(plain))
+    vars(tokenizer).update(vars(make_tokenizer()))
     tokenizer.padding_side = side
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     tokenizer.pad_token_box, tokenizer.pad_token_label = [0, 1, 2, 3], -100

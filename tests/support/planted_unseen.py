@@ -34,10 +34,7 @@ def values(features: Any, name: str) -> list[Any]:
 CONDITIONS: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
     "more than 9 rows": (PADDING, lambda it, rows, batch: len(rows) > 9),
     "widths over 64": (PADDING, lambda it, rows, batch: any(len(one) > 64 for one in batch["input_ids"])),
-    "a 0 in a stored mask": (
-        PADDING,
-        lambda it, rows, batch: any(0 in v for v in values(rows, "attention_mask")),
-    ),
+    "a 0 in a stored mask": (PADDING, lambda it, rows, batch: any(0 in v for v in values(rows, "attention_mask"))),
     "ids over 70": (PADDING, lambda it, rows, batch: any(max(v, default=0) > 70 for v in values(rows, "input_ids"))),
     "ids over 65,535": (DEFAULT, lambda it, rows, batch: (np.asarray(batch["input_ids"]) > 65_535).any()),
     "labels below -1": (PADDING, lambda it, rows, batch: any(one < -1 for one in values(rows, "label"))),
