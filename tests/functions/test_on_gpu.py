@@ -48,6 +48,29 @@ def gpu():
         yield lambda rows: rows
 
 
+WAITING = ["tolist", "item", "__bool__", "__int__", "nonzero", "cpu"]
+
+
+@contextlib.contextmanager
+def waits() -> Iterator[list[str]]:
+    """What would wait for a GPU meanwhile."""
+    seen: list[str] = []
+
+    def counting(name: str) -> Any:
+        original = getattr(torch.Tensor, name)
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(name)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in WAITING:
+            patch.setattr(torch.Tensor, name, counting(name))
+        yield seen
+
+
 def two_rows():
     return quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5]))
 
@@ -82,8 +105,6 @@ def test_gather_refuses(error, index, message):
 def test_gather_waits_once(index):
     """One tensor is copied from the GPU, and nothing has a size that depends on what a tensor holds."""
     rows = two_rows()
-    waits = []
-    copies = {name: getattr(torch.Tensor, name) for name in ("tolist", "cpu")}
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -91,17 +112,15 @@ def test_gather_waits_once(index):
             sized = name in ("nonzero", "masked_select", "_local_scalar_dense", "unique_consecutive", "equal")
             sized |= name == "repeat_interleave" and (kwargs or {}).get("output_size") is None
             sized |= name == "index" and any(part is not None and part.dtype == torch.bool for part in args[1])
-            waits.extend([name] * sized)
+            seen.extend([name] * sized)
             return function(*args, **(kwargs or {}))
 
-    with gpu(), pytest.MonkeyPatch.context() as patch, Watch():
-        for name, copy in copies.items():
-            patch.setattr(torch.Tensor, name, lambda tensor, name=name, copy=copy: waits.append(name) or copy(tensor))
+    with gpu(), waits() as seen, Watch():
         got = rows[index]
-        assert waits == ["cpu"]
+        assert seen == ["cpu"]
         assert got.facts == (0, 5, got.facts.longest)
         assert quadrat.Ragged(got.values, got.offsets[:])._facts is None
-        assert waits == ["cpu"]
+        assert seen == ["cpu"]
 
 
 def test_lists_of_tensors():
@@ -177,29 +196,8 @@ def test_to_a_device_keeps_what_is_known():
     assert quadrat.Ragged.of_lengths(torch.arange(5), [2, 3]).to_lists() == [[0, 1], [2, 3, 4]]
 
 
-WAITING = ["tolist", "item", "__bool__", "__int__", "nonzero", "cpu"]
 RIGHT = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
 HOLES = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
-
-
-@contextlib.contextmanager
-def waits() -> Iterator[list[str]]:
-    """What would wait for a GPU meanwhile."""
-    seen: list[str] = []
-
-    def counting(name: str) -> Any:
-        original = getattr(torch.Tensor, name)
-
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            seen.append(name)
-            return original(self, *args, **kwargs)
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in WAITING:
-            patch.setattr(torch.Tensor, name, counting(name))
-        yield seen
 
 
 @pytest.mark.parametrize("check", CHECKS)

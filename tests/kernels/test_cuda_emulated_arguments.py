@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from quadrat import _core
-from quadrat.ops._philox import PhiloxOptions
 from support.compiled import emulated, host
+from support.philox import HOW
 
-HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
 ROWS = {"offsets": 64, "rows": 2, "width": 3, "left": False}
 IDS = {"ids": 64, "labels": 64}
 MASKING = {"options": HOW, "row_keys": 64, **ROWS, "set": 64, "set_size": 2, **IDS}

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from quadrat.ops._philox import PhiloxOptions
 from support.compiled import emulated
 from support.emulated import BLOCKS, address
 from support.hostile import FAR, HOSTILE, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
-from support.philox import Case, cases
+from support.philox import HOW, Case, cases
 
 SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 64, 255, 256, 257, 300, 513, 1025])
 SPECIAL = st.sets(st.integers(0, 191), max_size=30)
@@ -196,9 +195,6 @@ def test_row_keys_with_hostile_offsets(guarded: Any, offsets: list[int], blocks:
     expected = np.empty(rows, np.uint64)
     oracles.row_keys(tokens, expected)
     assert out.holds(expected)
-
-
-HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
 
 
 def test_nothing_to_do() -> None:

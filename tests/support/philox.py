@@ -9,6 +9,7 @@ import oracles
 from quadrat.ops._philox import PhiloxOptions
 
 MASK_ID = -5
+HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
 
 probabilities = st.sampled_from([0.15, 0.5, 0.0, 1.0]) | st.floats(0, 1)
 
