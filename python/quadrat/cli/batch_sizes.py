@@ -19,6 +19,7 @@ from quadrat.batching.trim import MASK, shape_of, span_of
 from quadrat.cli.waste import LITTLE_PADDING
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import MAIN
+from quadrat.support.around import replaced
 
 Told = Callable[[Any, "str | None"], None] | None
 
@@ -177,11 +178,8 @@ def count_calls(
     def counting(self: Any, *args: Any, **options: Any) -> Any:
         own, start = tally.own, time.perf_counter()
         outer = getattr(own, within)
-        setattr(own, within, True)
-        try:
+        with replaced((own, within, True)):
             batch = call(self, *args, **options)
-        finally:
-            setattr(own, within, outer)
         if not outer:
             count(batch, self, options, time.perf_counter() - start)
         return batch

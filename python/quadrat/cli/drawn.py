@@ -7,11 +7,13 @@ import dataclasses
 import functools
 import inspect
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from quadrat.support.around import replaced
 
 VOCABULARY = 70_000
 _SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -110,18 +112,12 @@ def tokenizers() -> tuple[Any, ...]:
     return tuple(made)
 
 
-@contextlib.contextmanager
-def in_worker() -> Iterator[None]:
+def in_worker() -> contextlib.AbstractContextManager[None]:
     """As in a worker of a `DataLoader`, which seeds generators in its own way."""
     from torch.utils.data._utils import worker
 
-    process, before = multiprocessing.current_process(), worker._worker_info
-    name, process.name = process.name, "Worker"
-    worker._worker_info = SimpleNamespace(id=1)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        process.name, worker._worker_info = name, before
+    info = SimpleNamespace(id=1)
+    return replaced((multiprocessing.current_process(), "name", "Worker"), (worker, "_worker_info", info))
 
 
 def lengths(rng: Rng, *, most: int = 20_000, equal: bool = False, even: bool = False, choices: int = 1) -> list[int]:

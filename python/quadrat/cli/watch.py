@@ -23,7 +23,7 @@ from quadrat.cli.command import complain, one_line
 from quadrat.cli.online import prepare_online
 from quadrat.cli.tally import OPTIONS, TALLY, finish, say
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
-from quadrat.support.around import calling_trainer
+from quadrat.support.around import calling_trainer, replaced
 from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 # The options of `batch_by_tokens`.
@@ -240,10 +240,9 @@ def _group(trainer: Any) -> None:
     failures = [f"{cls} reads {type(trainer.train_dataset).__name__} in its own order"]  # the last one counts
 
     def by_length(*given: Any, **options: Any) -> Any:
-        before = getattr(args, name)
-        setattr(args, name, value)
         try:
-            made = sampler_of(*given, **options)
+            with replaced((args, name, value)):
+                made = sampler_of(*given, **options)
             if made is None:
                 return made
             if "LengthGrouped" not in type(made).__name__:
@@ -255,8 +254,6 @@ def _group(trainer: Any) -> None:
             return made
         except Exception as error:
             failures.append(one_line(error))
-        finally:
-            setattr(args, name, before)
         return sampler_of(*given, **options)
 
     class Saying(TrainerCallback):  # type: ignore[misc]
