@@ -51,7 +51,12 @@ def _pad(  # noqa: PLR0917 - as in transformers
 _pad._quadrat_replaces = originals.PAD  # type: ignore[attr-defined]
 
 
+@functools.wraps(originals.CONVERT_TO_TENSORS)
+def _convert_to_tensors(self: Any, tensor_type: Any = None, prepend_batch_axis: Any = False) -> Any:
+    return convert_to_tensors(self, tensor_type, prepend_batch_axis)
+
+
 TOKENIZERS = Switch(
-    lambda: [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, convert_to_tensors)],
+    lambda: [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, _convert_to_tensors)],
     others=lambda: [PreTrainedTokenizerBase, BatchEncoding],
 )
