@@ -353,9 +353,8 @@ def _collator_of(collator: Any, tokenizer: Any) -> Any:
 
 
 def _can_be_indexed(rows: Any) -> bool:
-    torch: Any = sys.modules.get("torch.utils.data")
-    streams = torch is not None and isinstance(rows, torch.IterableDataset)  # which may have a length
-    return hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not streams
+    streams: Any = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())  # which may have a length
+    return hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, streams)
 
 
 def _tokenized(rows: Any, tokenizer: Any) -> Any:

@@ -122,12 +122,12 @@ def lengths_of(given: Any) -> IntArray:
 
 
 def _of_other(dataset: Any, column: str) -> IntArray:
-    datasets = sys.modules.get("datasets")
-    if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
+    datasets: Any = sys.modules.get("datasets")
+    if type(dataset) is getattr(datasets, "Column", ()):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
             return measure(_chunks(dataset), len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
-    if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
+    if _is_stored(dataset):
         return _of_dataset(dataset, column)
     if datasets is not None and isinstance(dataset, (datasets.DatasetDict, datasets.IterableDatasetDict)):
         raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
@@ -170,8 +170,7 @@ def measure(
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
     """True if `lengths` reads from Arrow what `len(row[column])` is for each row of a dataset, which has some."""
-    datasets = sys.modules.get("datasets")
-    if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset) or _reads_its_own_way(dataset):
+    if not _is_stored(dataset) or not len(dataset):
         return False
     chosen = dataset.format["columns"]
     return (
@@ -182,10 +181,13 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
     )
 
 
-def _reads_its_own_way(dataset: Any) -> bool:
-    original = sys.modules["datasets"].Dataset
+def _is_stored(dataset: Any) -> bool:
+    """True for a `datasets.Dataset` that does not read its rows in its own way."""
+    original: Any = getattr(sys.modules.get("datasets"), "Dataset", ())
     reading = ("__getitem__", "_getitem", "__iter__")
-    return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
+    return isinstance(dataset, original) and all(
+        getattr(type(dataset), name, None) is getattr(original, name, None) for name in reading
+    )
 
 
 def _of_items(dataset: Any, column: str) -> IntArray:
@@ -197,9 +199,8 @@ def _of_items(dataset: Any, column: str) -> IntArray:
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
     """Columns of some rows at a time, each a list or an Arrow array; None for one that is not there, but the first."""
-    datasets, pyarrow = sys.modules.get("datasets"), sys.modules.get("pyarrow")
-    is_table = pyarrow is not None and isinstance(dataset, pyarrow.Table)
-    if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
+    is_table = isinstance(dataset, getattr(sys.modules.get("pyarrow"), "Table", ()))
+    if _is_stored(dataset):
         _require_stored(dataset, names[0])
         there = [name for name in names if name in dataset.column_names]
         read = dataset.select_columns(there).with_format("arrow").__getitem__

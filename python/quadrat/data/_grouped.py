@@ -85,8 +85,7 @@ def as_batch(rows: Any) -> Any:
 
 def source_of(dataset: Any, columns: list[str] | None) -> Any:
     """The dataset to index by row number; an `ArrowDataset` if its rows are in Arrow."""
-    datasets = sys.modules.get("datasets")
-    if datasets is not None and isinstance(dataset, datasets.Dataset):
+    if isinstance(dataset, getattr(sys.modules.get("datasets"), "Dataset", ())):
         from quadrat.data.arrow import ArrowDataset
 
         return ArrowDataset(dataset, columns)
