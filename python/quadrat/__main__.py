@@ -1,7 +1,5 @@
 """`quadrat`, or `python -m quadrat`: the command line."""
 
-from __future__ import annotations
-
 import difflib
 import io
 import os

@@ -1,7 +1,5 @@
 """The public names of a package are those of its stub: each loads the module it is at home in when it is first used."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

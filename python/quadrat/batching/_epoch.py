@@ -1,7 +1,5 @@
 """Epochs that worker processes see change, and positions in them from which an iteration goes on."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
 from multiprocessing import RawArray

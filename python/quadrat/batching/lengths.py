@@ -1,7 +1,5 @@
 """The lengths of the rows of a dataset, read from Arrow without reading the rows."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The sampler of transformers that groups rows by length, with lengths of datasets from Arrow."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """`plan_shapes`: the few shapes of batches that waste the least."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Padding that rows bring along, because they were stored padded: where it is, and batches without it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, MutableMapping, Sequence
 from itertools import chain

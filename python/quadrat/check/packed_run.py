@@ -1,7 +1,5 @@
 """Two rows, packed by a collator, and the logits that a model has for them: what `check_packing` compares."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -1,7 +1,5 @@
 """`quadrat.varlen.check_packing`: whether a model keeps the rows of a packed batch apart, measured on its logits."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 These are batches of pipelines, of sentence-transformers, and of tokenizers in a loop of the script.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

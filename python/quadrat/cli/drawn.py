@@ -1,7 +1,5 @@
 """Drawn options, tokenizers and features: all options of a collator, and rows of the sizes at which code may branch."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

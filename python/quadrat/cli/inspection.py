@@ -1,7 +1,5 @@
 """How quadrat works with the installed transformers, and with a script: the second part of `quadrat info`."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from argparse import Namespace

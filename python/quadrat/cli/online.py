@@ -1,7 +1,5 @@
 """Of the online trainers that a script of `quadrat run` trains: their options, and the padding of their passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

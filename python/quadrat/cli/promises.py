@@ -1,7 +1,5 @@
 """Which option of `quadrat run`, or which function, changes the batches of a loop, and how many tokens it saves."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Which lines of functions ran while batches were compared, and which others raise errors or serve other frameworks."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import linecache

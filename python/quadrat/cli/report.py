@@ -1,7 +1,5 @@
 """The report of `quadrat run`: the numbers of all processes, and the sentences that follow from them."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter, defaultdict

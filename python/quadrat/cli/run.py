@@ -3,8 +3,6 @@
 A `sitecustomize` module, which that Python imports at its start, patches libraries when they have been imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

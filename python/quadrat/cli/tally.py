@@ -1,7 +1,5 @@
 """Counts of a process of `quadrat run`, and the folder where it leaves them for the report."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """`quadrat verify`: drawn batches, made by quadrat and by the installed libraries, compared to the bit and timed."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import importlib.util

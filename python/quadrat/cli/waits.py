@@ -4,8 +4,6 @@ A clock runs in `_next_data` of a loader's iterator, where a loop waits, and in 
 them. Between two batches, the time is the model's. A pass over a loader in which an optimizer steps is training.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

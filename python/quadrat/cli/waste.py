@@ -3,8 +3,6 @@
 Batches are a `Ragged` of row numbers, one row per batch; `padded` and `flattened` compute their costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m quadrat waste`: how long rows are, what padding costs in each way of batching, and which one to choose."""
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

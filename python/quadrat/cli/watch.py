@@ -1,7 +1,5 @@
 """In the processes of `quadrat run`: patches libraries when they have been imported, and counts until the end."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """A map-style dataset whose items are groups of another dataset's rows, planned anew for each epoch."""
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Sequence

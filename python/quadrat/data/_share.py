@@ -1,7 +1,5 @@
 """The rows of a stream that one worker process of one rank reads."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """The rows of a `datasets.Dataset` where they lie in Arrow, and `ArrowDataset`, whose batches stay there."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator

@@ -1,7 +1,5 @@
 """`BatchedDataset`: a map-style dataset whose items are whole batches."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows of a `datasets.IterableDataset` where they lie in Arrow, with the order and the states of `datasets`."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Arrays of several processes, in the order of the data set."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Language modelling: batches of padded or joined ids, bare rows of them too, and the labels made from them."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Literal
 

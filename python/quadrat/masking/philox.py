@@ -1,7 +1,5 @@
 """`rng="philox"`: its options, and batches outside the fast path, whose masking must know where each row lies."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import types

@@ -1,7 +1,5 @@
 """The properties of a tokenizer's tokens, by id: read once, and again when its vocabulary has changed."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect
