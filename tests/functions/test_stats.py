@@ -243,7 +243,7 @@ def test_info_says_what_quadrat_does_for_a_script(tmp_path, capsys):
 def test_info_says_what_falls_back(capsys, monkeypatch):
     from quadrat.installed import imitated
 
-    monkeypatch.setattr(imitated, "changed", lambda name: "tolist" if name == "DataCollatorForSeq2Seq" else None)
+    monkeypatch.setattr(imitated, "changed", lambda row: "tolist" if row.name == "DataCollatorForSeq2Seq" else None)
     assert re.search(
         r"^falls back +DataCollatorForSeq2Seq \(tolist is unknown\)$", here(capsys, "info")[1], re.MULTILINE
     )

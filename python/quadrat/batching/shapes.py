@@ -146,7 +146,7 @@ def plan_shapes(
     Examples:
         >>> from quadrat.batching import plan_shapes
         >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2)
-        ShapePlan(2 x 32, 1 x 64; waste by number of shapes: 1 66.2%, 2 45.9%, 4 32.4%, 8 32.4%, any 13.5%)
+        ShapePlan(4 x 16, 1 x 64; waste by number of shapes: 1 66.2%, 2 45.9%, 4 32.4%, 8 32.4%, any 13.5%)
     """
     called = "pad_to_multiple_of"
     budget = Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of, called)

@@ -71,7 +71,8 @@ def _what_is_replaced(library: str, name: str) -> str | None:
         return None
     from quadrat.integration.table import rows
 
-    unknown = changed(name) if name in rows() else None
+    row = rows().get(name)
+    unknown = None if row is None else changed(row)
     return "quadrat run replaces it" if unknown is None else f"transformers makes its batches: {unknown} is unknown"
 
 
