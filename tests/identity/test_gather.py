@@ -16,7 +16,7 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from support import compare
-from support.compare import frozen
+from support.compare import frozen, picture
 from support.nested import Pair, filled, leaves, overwritten, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
@@ -26,7 +26,7 @@ PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
 def outcome(call, *arguments):
     """What a call returns, as a picture, or the type of what it raises."""
     kind, found = compare.outcome(lambda given: call(*given), arguments)
-    return kind, frozen(found) if kind == "returned" else type(found)
+    return kind, picture(found) if kind == "returned" else type(found)
 
 
 def batches_of(data, *, library=LIBRARIES, rows=None, most=9):
@@ -39,29 +39,29 @@ def test_lists_of_different_lengths(lengths):
     """`nested_concat` joins as many as the shorter list has."""
     batches = [[torch.ones(2)] * length for length in lengths]
     expected = functools.reduce(nested_concat, batches)
-    assert frozen(quadrat.evaluation.concat_padded(batches)) == frozen(expected)
+    assert picture(quadrat.evaluation.concat_padded(batches)) == picture(expected)
     container = quadrat.evaluation.EvalLoopContainer()
     for batch in batches:
         container.add(batch)
-    assert frozen(container.tensors) == frozen(expected)
+    assert picture(container.tensors) == picture(expected)
 
 
 @given(st.data(), PADDING)
 def test_concat_padded(data, padding):
     batches = batches_of(data)
-    before = frozen(batches)
+    before = picture(batches)
     fold = functools.partial(functools.reduce, lambda first, second: nested_concat(first, second, padding))
     expected = outcome(fold, batches)
     assert outcome(quadrat.evaluation.concat_padded, batches, padding) == expected
     assert outcome(quadrat.evaluation.concat_padded, iter(batches), padding) == expected
-    assert frozen(batches) == before
+    assert picture(batches) == before
 
 
 def test_outputs_of_models():
     outputs = [TokenClassifierOutput(loss=torch.ones(()), logits=torch.ones(2, width, 3)) for width in (2, 4, 3)]
     expected = functools.reduce(nested_concat, outputs)
     assert type(expected) is TokenClassifierOutput
-    assert frozen(quadrat.evaluation.concat_padded(outputs)) == frozen(expected)
+    assert picture(quadrat.evaluation.concat_padded(outputs)) == picture(expected)
 
 
 @pytest.mark.parametrize("rows", [2, 3000])
@@ -73,7 +73,7 @@ def test_outputs_of_models_in_containers(rows):
     for batch in outputs:
         for container in (ours, reference, apart):
             container.add(batch)
-    assert frozen(ours.get_arrays()) == frozen(reference.get_arrays())
+    assert picture(ours.get_arrays()) == picture(reference.get_arrays())
     lengths = apart.get_arrays().logits.lengths
     assert lengths.tolist() == np.repeat([40, 70, 60, 40, 70, 80], rows).tolist()
 
@@ -88,7 +88,7 @@ def test_another_padding_between_batches(rows, at):
             if number == at:
                 container.padding_index = 7
             container.add(batch)
-    assert frozen(ours.get_arrays()) == frozen(reference.get_arrays())
+    assert picture(ours.get_arrays()) == picture(reference.get_arrays())
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -134,15 +134,15 @@ def test_eval_loop_container(data, concat, padding):
             if step == "cpu":
                 assert outcome(ours.to_cpu_and_numpy) == outcome(reference.to_cpu_and_numpy)
             elif step == "tensors":
-                assert frozen(ours.tensors) == frozen(reference.tensors)
+                assert picture(ours.tensors) == picture(reference.tensors)
             elif step == "arrays":
-                assert frozen(ours.arrays) == frozen(reference.arrays)
+                assert picture(ours.arrays) == picture(reference.arrays)
             elif step == "get":
                 assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
             else:
                 for own in data.draw(st.sampled_from(given_batches)):
                     overwritten(own)
-    assert frozen(ours.tensors) == frozen(reference.tensors)
+    assert picture(ours.tensors) == picture(reference.tensors)
     assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
     assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
 
@@ -178,7 +178,7 @@ def test_copies_of_containers(how):
     other = how(container)
     for one in (container, other):
         one.add((torch.zeros(1, 4), {"a": torch.zeros(1)}))
-    assert frozen(other.get_arrays()) == frozen(container.get_arrays())
+    assert picture(other.get_arrays()) == picture(container.get_arrays())
 
 
 def gatherers(*arguments, **options):
@@ -294,7 +294,7 @@ def test_batches_that_are_overwritten_after_they_were_added(width, every):
                 for tensor in batch:
                     tensor.zero_()
     found, expected = (container.get_arrays() for container in containers)
-    assert frozen(found) == frozen(expected)
+    assert picture(found) == picture(expected)
 
 
 @pytest.mark.parametrize("batch", [torch.ones(2, 3), (torch.ones(2), [torch.ones(1, 2)]), torch.ones(2).bfloat16()])
@@ -306,6 +306,6 @@ def test_one_batch_comes_out_as_it_went_in(batch):
         container.add(batch)
         assert container.tensors is batch
         results.append(container.get_arrays())
-    assert frozen(results[1]) == frozen(results[0])
+    assert picture(results[1]) == picture(results[0])
     first, found = (result[0] if isinstance(result, tuple) else result for result in results)
     assert np.shares_memory(first, found) == (getattr(batch, "dtype", torch.float32) == torch.float32)

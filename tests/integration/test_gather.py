@@ -13,7 +13,7 @@ from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
 from quadrat.evaluation.containers import EvalLoopContainer
-from support.compare import frozen
+from support.compare import picture
 from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
@@ -57,15 +57,15 @@ def test_trainer_predicts_the_same(trainer, options):
     seen = []
 
     def metrics(prediction):
-        seen.append([frozen(part) for part in prediction])
+        seen.append([picture(part) for part in prediction])
         return {}
 
     expected = trainer(metrics, **options).predict(rows(30))
     with quadrat.patch_transformers():
         assert transformers.trainer.EvalLoopContainer is EvalLoopContainer
         patched = trainer(metrics, **options)
-        assert frozen(patched.predict(rows(30)).predictions) == frozen(expected.predictions)
-        assert frozen(patched.predict(rows(30)).label_ids) == frozen(expected.label_ids)
+        assert picture(patched.predict(rows(30)).predictions) == picture(expected.predictions)
+        assert picture(patched.predict(rows(30)).label_ids) == picture(expected.label_ids)
         loss = patched.evaluate(rows(30))["eval_loss"]
     assert loss == expected.metrics["test_loss"]
     assert all(one == seen[0] for one in seen)

@@ -10,7 +10,7 @@ import torch
 from transformers import trainer_pt_utils
 
 import quadrat
-from support.compare import frozen
+from support.compare import picture
 from support.interrupts import Moments, some
 from support.isolated import python
 
@@ -24,7 +24,7 @@ def batch(number, width=None):
 
 
 def contents(container):
-    return frozen(container.get_arrays())
+    return picture(container.get_arrays())
 
 
 class Container:
@@ -158,16 +158,16 @@ def test_an_interrupt_leaves_all_or_nothing_of_a_step(step, odd, before):
         for each in steps:
             one.add_arrays(each)
         one.add_arrays(arrays(5))
-        outcomes.append(frozen(one.finalize()))
-    finished = [frozen(make().finalize()), frozen(after(make(), step).finalize())]
+        outcomes.append(picture(one.finalize()))
+    finished = [picture(make().finalize()), picture(after(make(), step).finalize())]
     moments, one = Moments(interrupt), make()
     for moment in some(moments.count(lambda: after(one, step)), MOMENTS):
         interrupted = make()
         with pytest.raises(KeyboardInterrupt):
             moments.run(lambda: after(interrupted, step), moment)  # noqa: B023 - called at once
-        assert frozen(interrupted.finalize()) in finished, moment
+        assert picture(interrupted.finalize()) in finished, moment
         interrupted.add_arrays(arrays(5))
-        assert frozen(interrupted.finalize()) in outcomes, moment
+        assert picture(interrupted.finalize()) in outcomes, moment
 
 
 def after(one, step):
@@ -185,7 +185,7 @@ def test_copies_of_gatherers(how, steps):
     for each, number in ((one, 5), (other, 6)):
         expected = gatherer(steps)
         expected.add_arrays(arrays(number))
-        assert frozen(each.finalize()) == frozen(expected.finalize())
+        assert picture(each.finalize()) == picture(expected.finalize())
 
 
 def test_a_step_that_fails_writes_nothing():
@@ -193,13 +193,13 @@ def test_a_step_that_fails_writes_nothing():
     one = gatherer(0)
     one.add_arrays((arrays(1)[0].astype(">f4"), arrays(1)[1]))
     one.add_arrays(arrays(2))
-    before = frozen(one.finalize())
+    before = picture(one.finalize())
     wrong = (np.zeros((2, 3, 2)), np.zeros((2, 3, 7)))
     many = tuple(np.repeat(array, 6, axis=0) for array in arrays(3))
     for arrays_refused in (wrong, many, (arrays(3)[0], np.array(["a", "b"]))):
         with pytest.raises(ValueError, match=r"broadcast|invalid literal"):
             one.add_arrays(arrays_refused)
-        assert frozen(one.finalize()) == before
+        assert picture(one.finalize()) == before
 
 
 HUGE = torch.zeros(1, 1).expand(10**7, 10**7)
@@ -219,7 +219,7 @@ def test_what_there_is_no_memory_for_is_not_added(library, before):
             container.add((convert(torch.zeros(300_000, 3)), convert(refused)))
     for each in (container, reference):
         each.add(tuple(map(convert, (torch.ones(6, 4), torch.ones(6, 4)))))
-    assert frozen(container.tensors) == frozen(reference.tensors)
+    assert picture(container.tensors) == picture(reference.tensors)
 
 
 LIMITED = """

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -123,18 +124,22 @@ def assert_seeded_alike(reference: Any, collator: Any, theirs: Any, ours: Any) -
     assert states == expected_states
 
 
-def frozen(value: Any) -> Any:
-    """A comparable picture of a feature: types, keys in order, numbers."""
+def frozen(value: Any, *, strides: bool = True) -> Any:
+    """A comparable picture of a feature: types, keys in order, numbers; and strides, which a view may have."""
+    inner = functools.partial(frozen, strides=strides)
     if isinstance(value, Mapping):
-        return type(value), [(name, frozen(value[name])) for name in value.keys()]  # noqa: SIM118 - any Mapping
+        return type(value), [(name, inner(value[name])) for name in value.keys()]  # noqa: SIM118 - any Mapping
     if isinstance(value, (list, tuple)):
-        return type(value), [frozen(item) for item in value]
+        return type(value), [inner(item) for item in value]
     if isinstance(value, torch.Tensor):
         return "tensor", value.dtype, value.shape, bytes_seen(value).tobytes()
     if isinstance(value, np.ndarray):
-        numbers = bytes_seen(value).tobytes() if has_numbers(value) else frozen(value.tolist())
-        return "array", value.dtype, value.shape, value.strides, numbers
+        numbers = bytes_seen(value).tobytes() if has_numbers(value) else inner(value.tolist())
+        return "array", value.dtype, value.shape, value.strides if strides else None, numbers
     return type(value), text_of(value)
+
+
+picture = functools.partial(frozen, strides=False)
 
 
 def assert_identical(
