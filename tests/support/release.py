@@ -10,7 +10,6 @@ is in build/release. It needs uv, the packages of the dependency group `check` a
 
 import argparse
 import hashlib
-import html
 import json
 import os
 import platform
@@ -120,29 +119,12 @@ def missing(names: Collection[str], version: str, tags: Iterable[str], platforms
     return [one for one in wanted if not any(fnmatch(name, one) for name in names)]
 
 
-def digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def write_index(folder: Path, files: Iterable[Path]) -> None:
-    """A package index (PEP 503) of these files of quadrat, for `--index-url`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "quadrat").mkdir(parents=True)
-    links = []
-    for file in sorted(files):
-        (folder / "quadrat" / file.name).symlink_to(file.resolve())
-        name = html.escape(file.name)
-        links.append(f'<a href="{name}#sha256={digest(file)}">{name}</a><br>\n')
-    (folder / "quadrat" / "index.html").write_text(f"<!DOCTYPE html>\n<title>quadrat</title>\n{''.join(links)}")
-    (folder / "index.html").write_text('<!DOCTYPE html>\n<title>quadrat</title>\n<a href="quadrat/">quadrat</a>\n')
-
-
 def verified(tag: str, python: Path, end: str, version: str) -> str:
-    """The versions that `quadrat verify` ran with, in an empty environment that gets all from the indexes."""
+    """The versions that `quadrat verify` ran with, in an empty environment that gets the others from the index."""
     name, folder = f"Python {spoken(tag)}, {end} packages", WORK / "environment"
     uv = (sys.executable, "-m", "uv")
     subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
-    index = ("--index", (WORK / "index").as_uri(), "--refresh-package", "quadrat", "--only-binary", ":all:")
+    index = ("--find-links", DIST, "--refresh-package", "quadrat", "--only-binary", ":all:")
     package = f"quadrat[{','.join(EXTRAS)}]=={version}"
     step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
     alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
@@ -191,8 +173,8 @@ def write_bill(file: Path, environment: Path, wheels: Iterable[Path]) -> None:
 def write_checksums(folder: Path) -> None:
     """SHA256SUMS, for `sha256sum --check`."""
     sums = folder / "SHA256SUMS"
-    files = sorted(file for file in folder.iterdir() if file != sums)
-    sums.write_text("".join(f"{digest(file)}  {file.name}\n" for file in files), encoding="utf-8")
+    digests = {file.name: hashlib.sha256(file.read_bytes()) for file in sorted(folder.iterdir()) if file != sums}
+    sums.write_text("".join(f"{one.hexdigest()}  {name}\n" for name, one in digests.items()), encoding="utf-8")
 
 
 def release(*, built: bool, everything: bool) -> None:
@@ -210,7 +192,6 @@ def release(*, built: bool, everything: bool) -> None:
     if strange := [name for name in names if not name.startswith((f"quadrat-{version}-", f"quadrat-{version}.tar"))]:
         raise ReleaseError(f"dist/ has files of another version: {', '.join(strange)}")
     step("Metadata", sys.executable, "-m", "twine", "check", "--strict", *files)
-    write_index(WORK / "index", files)
     packages = {tag: [verified(tag, python, end, version) for end in ENDS] for tag, python in here.items()}
     wheels = [file for file in files if file.suffix == ".whl"]
     # The environment that was made last: the newest packages on the newest Python.
