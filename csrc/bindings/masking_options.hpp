@@ -49,7 +49,7 @@ inline PhiloxMasking checked_masking(const PhiloxOptions& options) {
                                       text_of(mask), " + ", text_of(random)));
     }
     check_vocab_size(vocab_size);
-    return philox_masking(seed, epoch, p, mask, random, mask_id, vocab_size);
+    return {seed, epoch, mask_bars(p, mask, random), mask_bars(1, mask, random), mask_id, vocab_size};
 }
 
 }  // namespace quadrat

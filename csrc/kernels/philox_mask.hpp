@@ -40,11 +40,6 @@ inline MaskBars mask_bars(double p, double replaced, double randomised) {
     return {masked, both, bar(p * replaced, both)};
 }
 
-inline PhiloxMasking philox_masking(std::uint64_t seed, std::uint32_t epoch, double p, double replaced,
-                                    double randomised, std::int64_t mask_id, std::int64_t vocab_size) {
-    return {seed, epoch, mask_bars(p, replaced, randomised), mask_bars(1, replaced, randomised), mask_id, vocab_size};
-}
-
 // Which word of which counter a position draws: a counter serves four positions eight apart. Eight lanes of a vector,
 // or of a warp, then draw for 32 tokens and read and write runs of eight.
 struct PhiloxWord {

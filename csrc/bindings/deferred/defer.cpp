@@ -60,8 +60,11 @@ public:
     }
 
     void allocate_on(const Interop& interop) {
-        Allocation made = size_ <= most_in_message ? allocate(interop, Framework::torch, {size_}, Kind::uint8)
-                                                   : allocate_to_send(interop);
+        BatchMemory memory(interop, Framework::torch);
+        if (size_ > most_in_message) {
+            memory.expect({{size_}, Kind::uint8});
+        }
+        Allocation made = memory.take({{size_}, Kind::uint8});
         tensor = std::move(made.array);
         data_ = static_cast<char*>(made.data);
     }
@@ -91,12 +94,6 @@ public:
     py::object tensor;
 
 private:
-    Allocation allocate_to_send(const Interop& interop) const {
-        BatchMemory memory(interop, Framework::torch);
-        memory.expect({{size_}, Kind::uint8});
-        return memory.take({{size_}, Kind::uint8});
-    }
-
     struct Offsets {
         const std::vector<std::int64_t>* lengths;
         std::int64_t at;

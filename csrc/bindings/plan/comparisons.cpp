@@ -1,6 +1,6 @@
-#include "comparisons.hpp"
-
 #include <algorithm>
+
+#include "recipe.hpp"
 
 namespace quadrat {
 namespace {

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 
-#include "comparisons.hpp"
 #include "execute.hpp"
 
 namespace quadrat {
@@ -61,6 +60,18 @@ private:
     std::vector<Check> entries_, own_, others_;
     std::vector<WatchedDict> dicts_;
     mutable std::uint64_t subject_version_ = 0;
+};
+
+// Which batches of one kind are compared with those of the reference, where its code is unknown.
+class Comparisons {
+public:
+    // Counts a batch. True for the first nine, for those whose number is a power of two, and for the first one of each
+    // size: the bit lengths of its rows and width, whether a row has one token, a number is below 0, a mask has a 0.
+    bool is_due(const Columns& columns, const py::tuple& names) const;
+
+private:
+    mutable std::atomic<std::int64_t> made_{0};
+    mutable std::array<std::atomic<std::uint64_t>, 32> seen_{};  // a bit for each size
 };
 
 class Recipe {
