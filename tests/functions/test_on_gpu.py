@@ -53,7 +53,7 @@ WAITING = ["tolist", "item", "__bool__", "__int__", "nonzero", "cpu"]
 
 @contextlib.contextmanager
 def waits() -> Iterator[list[str]]:
-    """What would wait for a GPU meanwhile."""
+    """The names of the calls in a block that would wait for a GPU."""
     seen: list[str] = []
 
     def counting(name: str) -> Any:

@@ -62,7 +62,7 @@ def noted(trainer):
 
 
 def batches_of(trainer):
-    """What is noted of a training, by epoch."""
+    """The notes of a training, by epoch."""
     seen = noted(trainer)
     trainer.train()
     half = len(seen) // 2

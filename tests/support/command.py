@@ -67,7 +67,7 @@ def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
 
 
 def in_json(capsys: Any, *arguments: object) -> dict[str, Any]:
-    """What a command in this process says as JSON; it ends well, and without an error."""
+    """The JSON that a command prints in this process. Its status must be 0, and it must print no error."""
     status, said, errors = here(capsys, *arguments, "--json")
     assert (status, errors) == (0, "")
     return dict(json.loads(said))

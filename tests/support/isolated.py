@@ -53,14 +53,14 @@ def ended(*arguments: object, seconds: float = 300, **variables: str) -> subproc
 
 
 def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
-    """What an interpreter of its own prints, which ends well."""
+    """The output of a new interpreter, whose status must be 0."""
     done = ended(*arguments, seconds=seconds, **variables)
     assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 def in_two(script: str, *arguments: object, seconds: float = 300) -> str:
-    """What two processes of `torchrun` print that run a script of `tests/support`."""
+    """The output of two processes of `torchrun` that run a script of `tests/support`."""
     torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2
     here = Path(__file__).parent
     return python(*torchrun, here / "one_of_two.py", here / script, *arguments, seconds=seconds)

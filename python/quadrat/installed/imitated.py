@@ -30,9 +30,10 @@ from quadrat.support.kinds import Framework
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What quadrat knows of one thing that it imitates: a row of `TABLE`, in the class that imitates it.
+    """The reference, the options and the roles of one thing that quadrat imitates: a row of `TABLE`.
 
-    The class has the rest: how the reference is called, how a batch is made, and which batches are quadrat's own.
+    It is an attribute of the class that imitates the thing. That class calls the reference, makes the batches, and says
+    which batches are quadrat's own.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """How a `Ragged` is shown: as text, and as a table in a notebook. Few rows are read, and of each a few numbers."""
 
 import html
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -64,6 +65,9 @@ def _numbers(row: Any) -> str:
     """A row, or its ends; of tokens that are more than a number, just how many and of which shape."""
     if row.ndim > 1:
         return f"<{' x '.join(map(str, row.shape))}>"
+    if len(row) > 2 * _NUMBERS:  # NumPy then shows both ends, of a row that is not read as a whole
+        ends = row[: _NUMBERS + 1], row[-_NUMBERS:]
+        row = (sys.modules["torch"].cat if is_tensor(row) else np.concatenate)(ends)
     few = as_numbers(row)
     return np.array2string(few, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=_INDENT)
 

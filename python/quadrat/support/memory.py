@@ -57,7 +57,7 @@ multiprocessing.util.register_after_fork(_process_started, _process_started)  # 
 
 
 class Libraries(NamedTuple):
-    """What `_core.Interop` asks of the libraries that are loaded; None: it is not there."""
+    """Types and functions of the loaded libraries, which `_core.Interop` uses; None for one that is not there."""
 
     ndarray: type
     wrapper: type | None  # a Mapping class whose `.data` is a dict: BatchEncoding

@@ -26,8 +26,9 @@ class Sides(NamedTuple):
 def sides_of(model: Any, row: torch.Tensor, width: int, logps: Callable[..., torch.Tensor], *, half: bool) -> Sides:
     """Compute a row, `[tokens]`, without padding, with columns in front and behind, and with columns behind only.
 
-    Always three passes without gradient, so that all processes of a sharded model make the same ones. `logps` of the
-    model, of ids and a mask, both `[1, columns]`, returns log-probabilities `[1, kept]` for the last `kept` of them.
+    Always three passes without gradient, so that all processes of a sharded model make the same ones.
+    `logps(model, ids, mask, kept)` returns the log-probabilities, `[1, kept]`, of the last `kept` ids; ids and mask are
+    `[1, columns]`.
     """
     row = row[:_MOST_TOKENS] if row.numel() > 1 else row.new_tensor([0, 1])
     tokens, kept = row.numel(), max(1, row.numel() // 2)

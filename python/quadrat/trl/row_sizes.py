@@ -34,8 +34,9 @@ def sizes_of(mask: torch.Tensor, completion_width: int, multiple: int | None = N
 def split_by_tokens(prompts: IntArray, completions: IntArray, count: int, most_tokens: int) -> list[int]:
     """The rows of each of `count` micro-batches that compute the fewest tokens together, each at most `most_tokens`.
 
-    Of many rows, each has as many. Micro-batches are padded to their widest prompt and their widest completion, and
-    have rows in the order of `prompts` and `completions`, `[rows]` columns; `most_tokens` allow as many rows in each.
+    `prompts` and `completions`, `[rows]`, are the columns of each row, in the order of the micro-batches. A micro-batch
+    is padded to its widest prompt and its widest completion. `most_tokens` is at least what equal numbers of rows
+    compute. If there are many rows, each micro-batch has the same number.
     """
     rows = len(prompts)
     if rows > _MOST_ROWS:
