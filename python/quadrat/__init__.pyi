@@ -34,6 +34,7 @@ from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_toke
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch as patch
 from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
+from quadrat.integration.remove_padding import remove_padding as remove_padding
 from quadrat.ops.flatten import flatten as flatten
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens
 from quadrat.ops.pad import attention_mask as attention_mask

@@ -1,0 +1,112 @@
+"""A module computes the real tokens of a padded batch alone: arguments taken apart, outputs put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from quadrat.model import arguments as names
+from quadrat.model.arguments import LABELS, MASK, POSITIONS, of_tokens, takes
+from quadrat.model.attention import is_flash
+from quadrat.model.head import flat_labels, kept_logits
+from quadrat.model.rows import Rows
+
+Path = tuple[str | int, ...]
+
+
+def _columns(mask: Any, _: Any, __: int) -> Any:
+    return torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+
+
+def _counted(mask: Any, _: Any, __: int) -> Any:
+    return (mask.cumsum(1) - 1).clamp(0)
+
+
+def _counted_by_ids(mask: Any, ids: Any, padding: int) -> Any:
+    real = mask if ids is None else ids != padding
+    return real.cumsum(1) * real + padding
+
+
+def _counted_after_padding(mask: Any, _: Any, padding: int) -> Any:
+    return mask.cumsum(1) * mask + padding
+
+
+# The positions that models give to tokens: their columns; counted by the mask; counted by ids or by the mask, after the
+# number of the padding token.
+MADE_POSITIONS: dict[str, Callable[[Any, Any, int], Any]] = {
+    "columns": _columns,
+    "counted": _counted,
+    "counted by ids": _counted_by_ids,
+    "counted after padding": _counted_after_padding,
+}
+
+
+def padding_token(config: Any) -> int:
+    """The number of a model's padding token."""
+    return int(getattr(config, "pad_token_id", None) or 0)
+
+
+class Flat:
+    """One call of a place, taken apart.
+
+    way.positions: a key of MADE_POSITIONS. way.shifted: whether the loss predicts a label from the token before it.
+    way.paths: for each place, the outputs with a place for each token, and whether they have the last columns alone;
+    without it, they are found by their shape.
+    """
+
+    def __init__(self, module: Any, mask: Any, way: Any, place: str) -> None:
+        self.module, self.place, self.rows = module, place, Rows.of_mask(mask)
+        self._mask, self._positions, self._shifted = mask, way.positions, way.shifted
+        self._paths: Mapping[Path, int] | None = way.paths.get(place)
+        self._kept: Rows | None = None  # of the last columns, where logits are asked for these alone
+        self.put_paths: dict[Path, int] = {}
+
+    def take_apart(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
+        """The arguments of the call without padding."""
+        rows, mask = self.rows, self._mask
+        flat = {name: rows.take(arguments[name], lead) for name, lead in of_tokens(arguments, rows.shape)}
+        if arguments.get(POSITIONS) is None and takes(self.module, POSITIONS):
+            made = MADE_POSITIONS[self._positions]
+            flat[POSITIONS] = rows.take(made(mask, arguments.get("input_ids"), padding_token(self.module.config)))
+        flat[MASK] = torch.ones_like(flat[MASK])
+        if self._shifted and LABELS in flat:
+            flat[LABELS] = flat_labels(flat[LABELS], rows)
+        if (columns := arguments.get(names.KEPT_LOGITS)) is not None and takes(self.module, names.KEPT_LOGITS):
+            self._kept, flat[names.KEPT_LOGITS] = kept_logits(rows, columns)
+        if takes(self.module, "use_cache") and arguments.get("use_cache") is None:
+            flat["use_cache"] = False
+        if is_flash(implementation):
+            flat |= {f"cu_seq_lens_{part}": rows.bounds for part in "qk"}
+            flat |= {f"max_length_{part}": rows.longest for part in "qk"}
+        else:
+            flat["quadrat_rows"] = rows
+        return {**arguments, **flat}
+
+    def put_together(self, output: Any) -> Any:
+        """The outputs of the call as of the padded batch, zeros at padding."""
+        output = self._put(output, ())
+        pooler = getattr(self.module, "pooler", None)
+        if pooler is not None and getattr(output, "pooler_output", None) is not None:
+            output["pooler_output"] = pooler(output[0])
+        return output
+
+    def _put(self, value: Any, path: Path) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._put_tensor(value, path)
+        if isinstance(value, dict):
+            for key, part in list(value.items()):
+                value[key] = self._put(part, (*path, key))
+            return value
+        if type(value) in (list, tuple):
+            return type(value)(self._put(part, (*path, place)) for place, part in enumerate(value))
+        return value
+
+    def _put_tensor(self, value: Any, path: Path) -> Any:
+        for of_last_columns, rows in enumerate((self.rows, self._kept)):
+            known = self._paths is None or self._paths.get(path) == of_last_columns
+            if rows is not None and known and value.shape[:2] == (1, rows.total):
+                self.put_paths[path] = of_last_columns
+                return rows.put(value)
+        return value

@@ -1,0 +1,299 @@
+"""The hooks of a model that computes no padding: they decide how a call is computed, and take it apart."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from quadrat.model import proof
+from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, padded_mask
+from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
+from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
+from quadrat.model.forms import form_of
+from quadrat.model.rows import Rows
+from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
+from quadrat.support.locks import new_lock
+from quadrat.support.tensors import recording
+
+logger = logging.getLogger("quadrat")
+_thread = threading.local()
+_proving, _counting = new_lock(), new_lock()
+
+
+@dataclass(frozen=True)
+class Way:
+    """How calls are computed.
+
+    places: names of the modules that are taken apart, below the one that is called; "" is that one. positions, shifted,
+    and paths of each place: as in `Flat`. tokenwise: instead of places, names of modules that work token by token.
+    """
+
+    places: tuple[str, ...]
+    positions: str = "columns"
+    shifted: bool = False
+    paths: Mapping[str, Mapping[Path, int]] = field(default_factory=dict)
+    tokenwise: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How calls of one form are computed, and up to which size that is proven. Without a way they stay as they are."""
+
+    way: Way | None
+    longest: int
+    width: int
+
+
+@dataclass
+class Call:
+    """A call of a model in this thread, and its modules that are taken apart now. Without a way it stays as it is."""
+
+    root: Any
+    way: Way | None
+    proof: bool = False
+    runs: bool = False
+    flat: list[Flat] = field(default_factory=list)
+    paths: dict[str, dict[Path, int]] = field(default_factory=dict)
+    tokens: Rows | None = None
+
+    def place_of(self, module: Any) -> str | None:
+        """The name of a module that is taken apart."""
+        places = () if self.way is None else self.way.places
+        return next((name for name in places if self.root.get_submodule(name) is module), None)
+
+
+def _calls() -> list[Call]:
+    """The calls that run in this thread: one, and within a proof two."""
+    if not hasattr(_thread, "calls"):
+        _thread.calls = []
+    return _thread.calls  # type: ignore[no-any-return]
+
+
+class Counts:
+    """What the hooks of a model did."""
+
+    def __init__(self) -> None:
+        self.computed = self.removed = 0
+        self.ways: dict[str, None] = {}
+        self.left: dict[str, None] = {}
+
+    def add(self, rows: Rows) -> None:
+        """Count the tokens of a call."""
+        with _counting:
+            self.computed += rows.total
+            self.removed += rows.shape[0] * rows.shape[1] - rows.total
+
+
+class Hooks:
+    """The hooks of one model of transformers; models within it have their own.
+
+    They are methods of an object that holds no model: hooks get the model that is called, so a copy of a model computes
+    with its own weights.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        self.decisions: dict[Any, Decision] = {}
+        self._names_change_nothing: bool | None = None
+
+    def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Decides how a call is computed, if it is the outermost one; takes apart what gets to a place."""
+        arguments = None if recording() else by_name(module, args, kwargs)
+        if arguments is None:
+            return None
+        calls, mask = _calls(), None
+        if calls and calls[-1].runs and calls[-1].root is not module:
+            call = calls[-1]
+        else:
+            mask = padded_mask(arguments, module.config)
+            if calls and not calls[-1].runs:
+                call = calls[-1]
+            else:
+                calls.clear()  # of a call that an interrupt ended
+                call = Call(module, self._way(module, arguments, mask))
+                calls.append(call)
+            call.runs = True
+            if mask is not None and call.way is not None and call.way.tokenwise:
+                self._start_tokenwise(call, mask)
+        if (place := call.place_of(module)) is None:
+            return None
+        mask = padded_mask(arguments, module.config) if mask is None else mask
+        if mask is None or not takes_rows(implementation := module.config._attn_implementation):
+            return None
+        flat = Flat(module, mask, call.way, place)
+        taken = flat.take_apart(arguments, implementation)
+        call.flat.append(flat)
+        set_rows_under_way(flat.rows)
+        return (), taken
+
+    def _start_tokenwise(self, call: Call, mask: Any) -> None:
+        call.tokens = Rows.of_mask(mask)
+        set_rows_of_tokens(call.tokens)
+
+    def after(self, module: Any, args: tuple[Any, ...], *rest: Any) -> Any:
+        """Puts the outputs of a place together, and ends the call."""
+        calls, output = _calls(), rest[-1]
+        if not calls or not calls[-1].runs:
+            return None
+        call, result = calls[-1], None
+        if call.flat and call.flat[-1].module is module:
+            flat = call.flat.pop()
+            set_rows_under_way(None)
+            if output is not None:  # None after an error
+                result = flat.put_together(output)
+                call.paths.setdefault(flat.place, {}).update(flat.put_paths)
+                if not call.proof:
+                    self.counts.add(flat.rows)
+        if call.root is module:
+            if call.tokens is not None:
+                set_rows_of_tokens(None)
+                if not call.proof:
+                    self.counts.add(call.tokens)
+            calls.pop()
+        return result
+
+    def _way(self, module: Any, arguments: dict[str, Any], mask: Any) -> Way | None:
+        """How to compute a call: as one of its form was proven, or as is proven now."""
+        if mask is None:
+            return None
+        form, longest = form_of(module, arguments, mask)
+        width, decision = mask.shape[1], self.decisions.get(form)
+        if decision is None or (decision.way is not None and (longest > decision.longest or width > decision.width)):
+            with _proving:
+                way = self._proven(module, arguments, mask)
+            decision = self.decisions[form] = Decision(way, longest, width)
+        way = decision.way
+        if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
+            return None  # layers are computed again after the call, when nobody knows which tokens are real
+        return way
+
+    def _proven(self, module: Any, arguments: dict[str, Any], mask: Any) -> Way | None:
+        """A way in which a few rows of a call come out the same; None if there is none."""
+        arguments, mask = proof.some_rows(arguments, mask)
+        arguments = proof.telling_labels(arguments, mask)
+        most = proof.tolerance(module, mask.device.type)
+        reasons: dict[str, None] = {}
+        with proof.undisturbed(module):
+            try:
+                with Search(module, mask, most) as search:
+                    expected = _result(module, arguments, None)
+            except Exception:  # the call itself raises it
+                return None
+            for way in self._ways(module, arguments, mask, tuple(search.names)):
+                paths: dict[str, dict[Path, int]] = {}
+                try:
+                    got = _result(module, arguments, way, paths)
+                except Exception as error:
+                    lost = isinstance(error, RowsLostError)
+                    reasons[str(error) if lost else f"{type(error).__name__}: {error}"] = None
+                    continue
+                reason = proof.difference(expected, got, mask, most)
+                if reason is None and (any(paths.values()) or way.tokenwise):
+                    self.counts.ways[_sentence(module, way)] = None
+                    return replace(way, paths=paths)
+                reasons[reason or "nothing of it was taken apart"] = None
+        self._leave(module, list(reasons))
+        return None
+
+    def _leave(self, module: Any, reasons: list[str]) -> None:
+        name = type(module).__name__
+        sentence = f"{name} stays as it is for batches of this form: {reasons[0]}"
+        if sentence not in self.counts.left:
+            self.counts.left[sentence] = None
+            logger.warning("remove_padding: %s", sentence)
+
+    def _ways(self, module: Any, arguments: dict[str, Any], mask: Any, tokenwise: tuple[str, ...]) -> Iterator[Way]:
+        """Ways to compute a call, those first that were proven for calls of other forms."""
+        known = (decision.way for decision in self.decisions.values() if decision.way is not None)
+        if self._names_may_be_set(module, arguments):
+            yield from dict.fromkeys(replace(way, paths={}) for way in known if way.places)
+            yield from _flat_ways(module, arguments, mask)
+            restore_names(module)
+        if tokenwise:
+            for name in tokenwise:
+                add_token_hooks(module.get_submodule(name))
+            yield Way((), tokenwise=tokenwise)
+
+    def _names_may_be_set(self, module: Any, arguments: dict[str, Any]) -> bool:
+        """Sets the names of attention functions, unless the model computes something else under other names."""
+        if self._names_change_nothing is None:
+            calls = [arguments, {**arguments, MASK: torch.ones_like(arguments[MASK])}]
+            before = [_result(module, call, None) for call in calls]
+            set_names(module)
+            try:
+                after = [_result(module, call, None) for call in calls]
+                self._names_change_nothing = all(map(proof.identical, before, after))
+            except Exception:
+                self._names_change_nothing = False
+        if self._names_change_nothing:
+            set_names(module)
+        else:
+            restore_names(module)
+        return self._names_change_nothing
+
+
+def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way]:
+    """The model and the models within it taken apart, with the positions that models make."""
+    ids, padding = arguments.get("input_ids"), padding_token(module.config)
+    made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
+    names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
+    names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]
+    for places in _places(module):
+        for positions in names:
+            for shifted in (True, False) if places == ("",) and LABELS in arguments else (False,):
+                yield Way(places, positions, shifted)
+
+
+def _sentence(module: Any, way: Way) -> str:
+    if way.tokenwise:
+        return f"{len(way.tokenwise)} modules of {type(module).__name__} compute real tokens alone, each by itself"
+    inner = ", ".join(type(module.get_submodule(name)).__name__ for name in way.places)
+    return f"{inner} computes real tokens alone"
+
+
+def _places(module: Any) -> Iterator[tuple[str, ...]]:
+    """Modules to be taken apart: the model, the models within it, and so on."""
+    level: tuple[str, ...] = ("",)
+    while level:
+        yield level
+        if len(level) > 1:
+            yield from ((name,) for name in level)
+        level = tuple(name for outer in level for name in _models_within(module, outer))
+
+
+def _models_within(module: Any, outer: str) -> Iterator[str]:
+    """The names of the nearest models within one."""
+    for name, inner in module.get_submodule(outer).named_children():
+        path = f"{outer}.{name}".removeprefix(".")
+        if hooks_of(inner) is not None:
+            yield path
+        else:
+            yield from _models_within(module, path)
+
+
+def hooks_of(module: Any) -> Hooks | None:
+    """The hooks of a model that `remove_padding` was told of."""
+    owners = (getattr(hook, "__self__", None) for hook in module._forward_pre_hooks.values())
+    return next((owner for owner in owners if isinstance(owner, Hooks)), None)
+
+
+def _result(
+    module: Any, arguments: dict[str, Any], way: Way | None, paths: dict[str, dict[Path, int]] | None = None
+) -> Any:
+    """What a model gives in one way."""
+    calls = _calls()
+    before, call = calls[:], Call(module, way, proof=True)
+    calls[:] = [call]
+    try:
+        return module(**arguments)
+    finally:
+        calls[:] = before
+        set_rows_under_way(None)
+        set_rows_of_tokens(None)
+        if paths is not None:
+            paths |= call.paths

@@ -1,0 +1,147 @@
+"""Whether a model gives the same without padding: it computes some rows of a batch both ways, and leaves no trace."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from quadrat.model.arguments import LABELS, POSITIONS
+from quadrat.model.head import IGNORED
+
+# The largest difference that rounding explains, relative to the largest number.
+_ROUNDING = {torch.float64: 1e-11, torch.float32: 1.5e-5, torch.float16: 8e-3, torch.bfloat16: 6e-2}
+_CELLS = 16384  # of the batch that is computed twice, unless its rows cannot be taken apart
+
+
+@contextlib.contextmanager
+def undisturbed(model: Any) -> Iterator[None]:
+    """Evaluation mode without gradients; then modes, random generators, buffers and attributes are as before."""
+    cached = torch.is_autocast_cache_enabled()
+    devices = sorted({one.device.index for one in model.parameters() if one.is_cuda})
+    numpy_state, state = np.random.get_state(), random.getstate()
+    modules = list(model.modules())
+    attributes = [{**vars(module), "_buffers": dict(module._buffers)} for module in modules]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        # Without gradients, autocast must not keep weights: those of the training step need gradients.
+        torch.set_autocast_cache_enabled(False)
+        with torch.no_grad(), torch.random.fork_rng(devices):
+            for module in modules:
+                module.training = False
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+        for buffer, values in buffers:
+            if not torch.equal(buffer, values):
+                buffer.detach().copy_(values)
+        for module, before in zip(modules, attributes, strict=True):
+            own = vars(module)
+            module._buffers.clear()
+            module._buffers.update(before.pop("_buffers"))
+            for name in own.keys() - before.keys() - {"_buffers"}:
+                del own[name]
+            own.update(before)
+
+
+def some_rows(arguments: dict[str, Any], mask: Any) -> tuple[dict[str, Any], Any]:
+    """The arguments of a call of a few of its rows, the longest and the shortest among them, and their mask.
+
+    All of them where the batch is small, or where a tensor is not of its rows.
+    """
+    rows, width = mask.shape
+    count = max(_CELLS // width, 4)
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor) and value.dim()}
+    sections = tensors.get(POSITIONS)
+    of_sections = sections is not None and sections.dim() == 3
+    if rows <= count or any(
+        len(one) not in (rows, 1) for name, one in tensors.items() if not of_sections or name != POSITIONS
+    ):
+        return dict(arguments), mask
+    order = mask.sum(1).argsort(descending=True, stable=True)
+    chosen = order[torch.linspace(0, rows - 1, count, device=order.device).round().long()].sort().values
+    taken = {name: one if len(one) == 1 else one[chosen] for name, one in tensors.items() if name != POSITIONS}
+    if sections is not None and sections.shape[-2] == rows:
+        taken[POSITIONS] = sections.index_select(sections.dim() - 2, chosen)
+    return arguments | taken, mask[chosen]
+
+
+def telling_labels(arguments: dict[str, Any], mask: Any) -> dict[str, Any]:
+    """The call with labels that tell which tokens a loss reads: one at each token that does not follow padding."""
+    labels = arguments.get(LABELS)
+    if not isinstance(labels, torch.Tensor) or labels.shape != mask.shape or labels.is_floating_point():
+        return arguments
+    known = labels[labels != IGNORED]
+    values = torch.unique(known) if len(known) else labels.new_zeros(1)
+    drawn = values[torch.arange(labels.numel(), device=labels.device).view_as(labels) * 7 % len(values)]
+    return arguments | {LABELS: torch.where(mask & ~follows_padding(mask), drawn, labels)}
+
+
+def follows_padding(mask: Any) -> Any:
+    """`[rows, width]`: the places after padding."""
+    return torch.nn.functional.pad(~mask[:, :-1], (1, 0))
+
+
+def leaves_of(output: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """All tensors of an output, and where they are."""
+    if isinstance(output, torch.Tensor):
+        yield path, output
+    elif isinstance(output, dict):
+        for key, value in output.items():
+            yield from leaves_of(value, (*path, key))
+    elif isinstance(output, (list, tuple)):
+        for place, value in enumerate(output):
+            yield from leaves_of(value, (*path, place))
+
+
+def tolerance(model: Any, device: str) -> float:
+    """The largest difference that rounding explains, relative to the largest number of an output."""
+    dtypes = {one.dtype for one in model.parameters() if one.is_floating_point()}
+    if torch.is_autocast_enabled(device):
+        dtypes.add(torch.get_autocast_dtype(device))
+    return max((_ROUNDING.get(dtype, 0.0) for dtype in dtypes), default=_ROUNDING[torch.float32])
+
+
+def difference(expected: Any, got: Any, mask: Any, most: float) -> str | None:
+    """Where outputs of real tokens, and outputs without a place for each token, differ by more than rounding."""
+    present = dict(leaves_of(got))
+    for path, tensor in leaves_of(expected):
+        name, value, other = ".".join(map(str, path)) or "the output", tensor, present.get(path)
+        if path[:1] in (("past_key_values",), ("cache",)):
+            continue
+        if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
+            return f"{name} has another form"
+        width = tensor.shape[1] if tensor.dim() > 1 and len(tensor) == len(mask) else 0
+        if width == mask.shape[1] or (0 < width < mask.shape[1] and tensor.dim() == 3):  # of the last columns
+            kept = mask[:, mask.shape[1] - width :]
+            value, other = tensor[kept], other[kept]
+        least = _ROUNDING.get(value.dtype, 0.0)  # of a loss in float32
+        # A mean over all tokens is rounded less than a number of one token.
+        limit = max(most, least) if value.dim() else max(most / 8, least)
+        if not (differs := _relative(value, other)) <= limit:
+            return f"{name} differs by {differs:.1e}"
+    return None
+
+
+def _relative(value: Any, other: Any) -> float:
+    """The largest difference relative to the largest number; infinite where one is not finite and the other is."""
+    value, other = value.double(), other.double()
+    finite = value.isfinite()
+    if not torch.equal(finite, other.isfinite()):
+        return float("inf")
+    value, other = value[finite], other[finite]
+    return float((value - other).abs().max() / value.abs().max().clamp(min=1e-30)) if len(value) else 0.0
+
+
+def identical(one: Any, other: Any) -> bool:
+    """True if two outputs are equal to the last bit."""
+    leaves, others = dict(leaves_of(one)), dict(leaves_of(other))
+    return leaves.keys() == others.keys() and all(
+        torch.equal(value.nan_to_num(), others[path].nan_to_num()) for path, value in leaves.items()
+    )

@@ -1,0 +1,85 @@
+"""`remove_padding`: models compute the real tokens of their batches alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from quadrat.model.attention import restore_names
+from quadrat.model.hooks import Counts, Hooks, hooks_of
+from quadrat.model.tokenwise import TokenHooks
+
+
+class RemovedPadding:
+    """The padding that models do not compute; `print` shows what was done, `with` and `undo` end it.
+
+    Attributes:
+        computed: the number of tokens that were computed, of batches whose padding was removed.
+        removed: the number of places with padding in these batches.
+        left: for each kind of batch that is computed as it was, a sentence that says why.
+    """
+
+    def __init__(self, models: Iterable[Any], counts: Iterable[Counts]) -> None:
+        self._models, self._counts = list(models), list(counts)
+
+    @property
+    def computed(self) -> int:
+        """The number of tokens that were computed, of batches whose padding was removed."""
+        return sum(counts.computed for counts in self._counts)
+
+    @property
+    def removed(self) -> int:
+        """The number of places with padding in these batches."""
+        return sum(counts.removed for counts in self._counts)
+
+    @property
+    def left(self) -> list[str]:
+        """For each kind of batch that is computed as it was, a sentence that says why."""
+        return [sentence for counts in self._counts for sentence in counts.left]
+
+    def undo(self) -> None:
+        """Let the models compute padding again."""
+        for model in self._models:
+            for module in model.modules():
+                for hooks in (module._forward_pre_hooks, module._forward_hooks):
+                    own = [key for key, hook in hooks.items() if isinstance(_owner(hook), (Hooks, TokenHooks))]
+                    for key in own:
+                        del hooks[key]
+            restore_names(model)
+
+    def __enter__(self) -> RemovedPadding:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.undo()
+
+    def __str__(self) -> str:
+        ways = dict.fromkeys(sentence for counts in self._counts for sentence in counts.ways)
+        if not ways and not self.left:
+            return "No batch with padding came yet: the first of each kind is computed both ways and compared."
+        share = self.removed / max(self.computed + self.removed, 1)
+        counted = f"{self.computed:,} tokens were computed, {self.removed:,} of padding were not ({share:.0%})"
+        return ". ".join([*ways, *([counted] if ways else []), *self.left]) + "."
+
+
+def _owner(hook: Any) -> Any:
+    return getattr(hook, "__self__", None)
+
+
+def remove_padding(*models: Any) -> RemovedPadding:
+    """Let modules, and the models of transformers within them, compute no padding."""
+    counts: dict[int, Counts] = {}
+    for model in models:
+        shared = Counts()
+        for module in model.modules():
+            if not isinstance(module, PreTrainedModel):
+                continue
+            hooks = hooks_of(module)
+            if hooks is None:
+                hooks = Hooks(shared)
+                module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+                module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
+            counts[id(hooks.counts)] = hooks.counts
+    return RemovedPadding(models, counts.values())

@@ -1,0 +1,105 @@
+"""Padded batches taken apart into rows that lie side by side, and put together again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import torch
+
+from quadrat.ops._tokens import layout_now
+from quadrat.ops.tokens import put, take
+
+
+class Rows:
+    """The rows of a padded batch, `[rows, width]`, side by side: `[1, total]`.
+
+    Attributes:
+        shape: rows and width of the padded batch.
+        lengths: int64 `[number of rows]`, of the rows as they lie side by side.
+        cells: int64 `[total]`, the place of each token in the flattened padded batch.
+        longest: the length of the longest row.
+    """
+
+    def __init__(self, shape: tuple[int, int], lengths: Any, cells: Any, longest: int) -> None:
+        self.shape, self.lengths, self.cells, self.longest = shape, lengths, cells, longest
+        self.total = len(cells)
+        self._plain: dict[int, int] = {}  # by the address of a pattern
+
+    @classmethod
+    def of_mask(cls, mask: Any) -> Rows:
+        """The tokens of an attention mask, `[rows, width]` bools; on a CPU the longest rows come first."""
+        layout, shape = layout_now(mask), (mask.shape[0], mask.shape[1])
+        lengths = layout.lengths.long()
+        if mask.is_cuda:
+            return cls(shape, lengths, layout.indices, layout.longest)
+        lengths, order = lengths.sort(descending=True, stable=True)
+        places = layout_now(mask[order]).indices
+        cells = order[places // mask.shape[1]] * mask.shape[1] + places % mask.shape[1]
+        return cls(shape, lengths, cells, layout.longest)
+
+    @classmethod
+    def part(cls, shape: tuple[int, int], cells: Any) -> Rows:
+        """Some tokens of a padded batch of another width, which are only put together."""
+        return cls(shape, cells[:0], cells, 0)
+
+    @functools.cached_property
+    def groups(self) -> list[tuple[int, int]]:
+        """(number of rows, length) of rows of one length that follow each other."""
+        return [(len(list(same)), length) for length, same in groupby(self.lengths.tolist()) if length]
+
+    @functools.cached_property
+    def bounds(self) -> Any:
+        """int32 `[number of rows + 1]`, where rows begin and end in the flat batch."""
+        return torch.nn.functional.pad(self.lengths.cumsum(0), (1, 0)).int()
+
+    @property
+    def firsts(self) -> Any:
+        """Where rows with tokens begin in the flat batch."""
+        return (self.lengths.cumsum(0) - self.lengths)[self.lengths > 0]
+
+    @functools.cached_property
+    def upright(self) -> Rows:
+        """The same tokens in a padded batch with padding on the right, as wide as the longest row."""
+        real = torch.arange(self.longest, device=self.cells.device) < self.lengths[:, None]
+        return Rows(real.shape, self.lengths, real.flatten().nonzero()[:, 0], self.longest)
+
+    @property
+    def real(self) -> Any:
+        """Bool `[number of rows, longest]`: the real tokens of an upright batch."""
+        return torch.arange(self.longest, device=self.cells.device) < self.lengths[:, None]
+
+    def take(self, values: Any, lead: int = 0) -> Any:
+        """`[rows, width, ...]` to `[1, total, ...]`; with `lead` dimensions before both."""
+        if lead:
+            return torch.stack([self.take(part) for part in values])
+        return take(values.expand(*self.shape, *values.shape[2:]), self.cells, 2)[None]
+
+    def put(self, values: Any) -> Any:
+        """`[1, total, ...]` to `[rows, width, ...]`, zeros at padding."""
+        return put(values[0], self.cells, self.shape)
+
+    def allowed(self, allows: Callable[..., Any]) -> Any:
+        """Bool `[1, 1, longest, longest]`: which tokens of a row see which, by transformers' mask function."""
+        places = torch.arange(self.longest, device=self.cells.device)
+        zero = torch.zeros((), dtype=torch.int64, device=places.device)
+        allowed = allows(zero, zero, places[:, None], places[None])
+        return allowed.expand(self.longest, self.longest)[None, None]
+
+    def pattern(self, allows: Callable[..., Any]) -> Any:
+        """As `allowed`; None where a token attends to all before it, or to all of its row."""
+        allowed = self.allowed(allows)
+        plain = torch.ones_like(allowed) if bool(allowed[..., 0, :2].all()) else torch.ones_like(allowed).tril()
+        differs = allowed != plain
+        # Of rows up to this length nothing differs: the later of both tokens of each pair that does.
+        later = (differs.tril().any(3) | differs.triu().any(2)).flatten().nonzero()
+        if not len(later):
+            return None
+        self._plain[allowed.data_ptr()] = int(later[0])
+        return allowed
+
+    def plain_until(self, pattern: Any) -> int:
+        """The length up to which rows need no pattern."""
+        return self.longest if pattern is None else self._plain.get(pattern.data_ptr(), 0)

@@ -1,0 +1,110 @@
+"""Where attention cannot be told of rows: modules that work token by token compute real tokens alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import nn
+
+from quadrat.model.rows import Rows
+
+_thread = threading.local()
+
+
+def rows_of_tokens() -> Rows | None:
+    """The rows of the padded batch that a model computes now, token by token where it can, in this thread."""
+    return getattr(_thread, "rows", None)
+
+
+def set_rows_of_tokens(rows: Rows | None) -> None:
+    """Say whose tokens are the real ones, in this thread."""
+    _thread.rows = rows
+
+
+class TokenHooks:
+    """The hooks of a module that works token by token: `[rows, width, ...]` in and out, real tokens alone within."""
+
+    def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The arguments without padding."""
+        rows = rows_of_tokens()
+        if rows is None or not _have_tokens(rows, args, kwargs):
+            return None
+        return _flat(rows, args, kwargs)
+
+    def after(self, module: Any, args: tuple[Any, ...], output: Any) -> Any:
+        """The output with padding."""
+        rows = rows_of_tokens()
+        flat = rows is not None and isinstance(output, torch.Tensor) and output.shape[:2] == (1, rows.total)
+        return rows.put(output) if rows is not None and flat else None
+
+
+def add_token_hooks(module: Any) -> None:
+    """Let a module compute real tokens alone, where somebody says which they are."""
+    if not any(isinstance(getattr(hook, "__self__", None), TokenHooks) for hook in module._forward_pre_hooks.values()):
+        hooks = TokenHooks()
+        module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+        module.register_forward_hook(hooks.after, prepend=True)
+
+
+def _have_tokens(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True if all tensors have a place for each token."""
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    return bool(tensors) and all(one.dim() > 2 and one.shape[:2] == rows.shape for one in tensors)
+
+
+def _flat(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def flat(value: Any) -> Any:
+        return rows.take(value) if isinstance(value, torch.Tensor) else value
+
+    return tuple(map(flat, args)), {name: flat(value) for name, value in kwargs.items()}
+
+
+class Search:
+    """Finds the modules of a model that work token by token, while the model computes a padded batch."""
+
+    def __init__(self, model: Any, mask: Any, most: float) -> None:
+        self.names: list[str] = []
+        self._rows, self._most, self._asks, self._failed = Rows.of_mask(mask), most, False, set[str]()
+        self._candidates = {name: one for name, one in model.named_modules() if name and _has_matrix(one)}
+
+    def __enter__(self) -> Search:
+        self._handles = [
+            module.register_forward_hook(self._look(name), with_kwargs=True)
+            for name, module in self._candidates.items()
+        ]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        works = [name for name in self.names if name not in self._failed]
+        self.names = [name for name in works if not any(name.startswith(f"{outer}.") for outer in works)]
+
+    def _look(self, name: str) -> Any:
+        def look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            if not self._asks and isinstance(output, torch.Tensor) and _have_tokens(self._rows, args, kwargs):
+                self._asks = True
+                try:
+                    self._ask(name, module, args, kwargs, output)
+                finally:
+                    self._asks = False
+
+        return look
+
+    def _ask(self, name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        args, kwargs = _flat(self._rows, args, kwargs)
+        try:
+            got, expected = module(*args, **kwargs), self._rows.take(output)
+            same = got.shape == expected.shape and float((got - expected).abs().max()) <= self._most * float(
+                expected.abs().max()
+            )
+        except Exception:  # a module that takes no such input
+            same = False
+        (self.names.append if same else self._failed.add)(name)
+
+
+def _has_matrix(module: Any) -> bool:
+    """True if a module multiplies by a matrix: others gain nothing."""
+    return any(isinstance(one, nn.Linear) or type(one).__name__ == "Conv1D" for one in module.modules())

@@ -1,0 +1,166 @@
+"""Tiny models of many families, by name: what `remove_padding` is tried on."""
+
+from typing import Any
+
+import torch
+import transformers
+
+VOCABULARY = 99
+_DECODER = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_ENCODER = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+_ROBERTA = _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}
+_MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 24, "output_router_logits": False}
+_WINDOW = {"sliding_window": 4, "use_sliding_window": True, "layer_types": ["sliding_attention", "full_attention"]}
+
+# The name of a family, that of its language model, and its configuration.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "Bert": ("BertForMaskedLM", _ENCODER),
+    "Roberta": ("RobertaForMaskedLM", _ROBERTA),
+    "XLMRoberta": ("XLMRobertaForMaskedLM", _ROBERTA),
+    "Electra": ("ElectraForMaskedLM", _ENCODER | {"embedding_size": 32}),
+    "DistilBert": (
+        "DistilBertForMaskedLM",
+        {
+            "vocab_size": VOCABULARY,
+            "dim": 32,
+            "hidden_dim": 48,
+            "n_layers": 2,
+            "n_heads": 4,
+            "max_position_embeddings": 64,
+        },
+    ),
+    "Albert": ("AlbertForMaskedLM", _ENCODER | {"embedding_size": 32}),
+    "ModernBert": (
+        "ModernBertForMaskedLM",
+        _ENCODER
+        | {
+            "local_attention": 6,
+            "global_attn_every_n_layers": 2,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+        },
+    ),
+    "GPT2": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": VOCABULARY,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        },
+    ),
+    "Llama": ("LlamaForCausalLM", _DECODER),
+    "Qwen2": ("Qwen2ForCausalLM", _DECODER),
+    "Qwen3": ("Qwen3ForCausalLM", _DECODER | {"head_dim": 8}),
+    "Mistral": ("MistralForCausalLM", _DECODER | {"sliding_window": 4}),
+    "Gemma3": ("Gemma3ForCausalLM", _DECODER | _WINDOW | {"head_dim": 8}),
+    "Phi": ("PhiForCausalLM", _DECODER),
+    "Phi3": ("Phi3ForCausalLM", _DECODER),
+    "GPTNeoX": ("GPTNeoXForCausalLM", _DECODER),
+    "OPT": (
+        "OPTForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "ffn_dim": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "word_embed_proj_dim": 32,
+            "max_position_embeddings": 64,
+            "pad_token_id": 1,
+            "bos_token_id": 2,
+            "eos_token_id": 2,
+        },
+    ),
+    "Falcon": ("FalconForCausalLM", _DECODER | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "Olmo2": ("Olmo2ForCausalLM", _DECODER),
+    "Granite": ("GraniteForCausalLM", _DECODER),
+    "SmolLM3": ("SmolLM3ForCausalLM", _DECODER),
+    "Cohere": ("CohereForCausalLM", _DECODER),
+    "Starcoder2": ("Starcoder2ForCausalLM", _DECODER),
+    "Mixtral": ("MixtralForCausalLM", _DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Qwen3Moe": ("Qwen3MoeForCausalLM", _DECODER | _MOE | {"num_experts": 4, "head_dim": 8}),
+    "Gemma2": ("Gemma2ForCausalLM", _DECODER | _WINDOW | {"head_dim": 8}),
+    "GptOss": (
+        "GptOssForCausalLM",
+        _DECODER | _WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
+    ),
+    "MPNet": ("MPNetForMaskedLM", _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}),
+    "DebertaV2": (
+        "DebertaV2ForMaskedLM",
+        _ENCODER | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+    ),
+    "Bloom": (
+        "BloomForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+    ),
+    "Mamba2": (
+        "Mamba2ForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "num_heads": 4,
+            "head_dim": 16,
+            "num_hidden_layers": 2,
+            "state_size": 8,
+            "n_groups": 1,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+    ),
+}
+
+
+def tiny(family: str, **options: Any) -> Any:
+    """A language model of a family, in float64 and evaluation mode, with the same weights each time."""
+    name, settings = FAMILIES[family]
+    cls: Any = getattr(transformers, name)
+    config = cls.config_class(**settings | options)
+    config._experts_implementation = "eager"  # others have no float64
+    torch.manual_seed(0)
+    return cls(config).double().eval()
+
+
+def padded_batch(rows: int, width: int, *, left: bool = False, padding: int = 0, seed: int = 0) -> dict[str, Any]:
+    """Ids and mask of rows of drawn lengths, the first of them as long as the batch is wide."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, width + 1, (rows,), generator=generator)
+    lengths[0] = width
+    mask = torch.arange(width) < lengths[:, None]
+    mask = mask.flip(1) if left else mask
+    ids = torch.randint(5, VOCABULARY, (rows, width), generator=generator)
+    return {"input_ids": ids.masked_fill(~mask, padding), "attention_mask": mask.long()}
