@@ -100,7 +100,7 @@ def _mask(name: str, *args: Any, **options: Any) -> Any:
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, torch.finfo(dtype).min)
 
 
-def _attend(
+def _attend(  # noqa: PLR0917 - as transformers calls it
     name: str, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
 ) -> tuple[Any, Any]:
     """Attention of each row alone: `[1, heads, tokens, dim]` to `[1, tokens, heads, dim]`."""
