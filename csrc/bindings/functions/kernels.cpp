@@ -15,6 +15,7 @@
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/plan_shapes.hpp"
+#include "../../kernels/prefix_tree.hpp"
 #include "../classes.hpp"
 #include "../input/python_number.hpp"
 #include "../input/walk.hpp"
@@ -152,6 +153,17 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, I
     return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out), watch));
 }
 
+// nodes: room for twice the rows, four int64 each.
+std::tuple<Status, std::int64_t, std::int64_t> tree_of(Span<const std::int64_t> ids, Address positions,
+                                                       Span<const std::int32_t> offsets, std::int64_t shortest,
+                                                       Address nodes, Address token_of_cell, Address cell_of_token) {
+    PrefixTotals totals;
+    const auto scratch = scratch_of(prefix_tree_scratch(offsets.size - 1));
+    const Status status =
+        prefix_tree(ids, positions, offsets, shortest, scratch.get(), nodes, token_of_cell, cell_of_token, &totals);
+    return {status, totals.nodes, totals.tokens};
+}
+
 constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
 
 // The length of a list or tuple of numbers or texts, or of a value of the type `kind` that has one dimension, as far as
@@ -246,6 +258,8 @@ void register_kernels(py::module_& m) {
     m.def("count_masked", by_address(&count_masked), "mask"_a, "width"_a, "offsets"_a, WithoutGil());
     m.def("unpad_masked", by_address(&unpad_masked), "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "out"_a,
           WithoutGil());
+    m.def("prefix_tree", &tree_of, "ids"_a, "positions"_a, "offsets"_a, "shortest"_a, "nodes"_a, "token_of_cell"_a,
+          "cell_of_token"_a, WithoutGil());
     m.def("mask_indices", by_address(&mask_indices), "mask"_a, "item"_a, "size"_a, "out"_a, WithoutGil());
     m.def("take_tokens", by_address(&take_tokens), "values"_a, "size"_a, "token"_a, "indices"_a, "out"_a, WithoutGil());
     m.def("put_tokens", by_address(&put_tokens), "values"_a, "token"_a, "indices"_a, "out"_a, "size"_a, WithoutGil());
