@@ -17,6 +17,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from quadrat.model.merged_attention import available, tree_attention
 from quadrat.model.rows import Rows
 
 try:
@@ -116,10 +117,13 @@ def _attend(  # noqa: PLR0917 - as transformers calls it
     if attention_mask is not None and attention_mask.shape[2:] != (rows.longest, rows.longest):
         raise RowsLostError(f"{type(module).__name__} changes the mask")
     inputs = query, key, value
-    if not query.is_cuda:
-        return _by_groups(functools.partial(function, module, **options), rows, inputs, attention_mask), None
     causal = options.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
+    causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
+    if not query.is_cuda:
+        meetings = rows.merges(attention_mask, causal=causal) if name == "sdpa" and available() else None
+        if meetings is not None and not options.get("dropout") and options.get("softcap") is None:
+            return tree_attention(*inputs, meetings, scale=options.get("scaling")).transpose(1, 2), None
+        return _by_groups(functools.partial(function, module, **options), rows, inputs, attention_mask), None
     half = query.dtype in (torch.float16, torch.bfloat16) and not options.get("dropout")
     if half and name == "sdpa" and attention_mask is None and varlen_attn is not None:
         return _in_one_kernel(rows, inputs, options.get("scaling"), causal=causal), None
@@ -128,6 +132,8 @@ def _attend(  # noqa: PLR0917 - as transformers calls it
 
 def _by_groups(function: Callable[..., Any], rows: Rows, inputs: tuple[Any, ...], mask: Any) -> Any:
     """The original for the rows of each length together."""
+    if rows.shared:
+        raise RowsLostError("this attention cannot be told what rows share")
     sizes, outputs = [count * length for count, length in rows.groups], []
     plain = rows.plain_until(mask)
     for shape, *parts in zip(rows.groups, *(tensor[0].split(sizes, 1) for tensor in inputs), strict=True):

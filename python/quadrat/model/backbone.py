@@ -11,6 +11,7 @@ from quadrat.model import arguments as names
 from quadrat.model.arguments import LABELS, MASK, POSITIONS, of_tokens, takes
 from quadrat.model.attention import is_flash
 from quadrat.model.head import flat_labels, kept_logits
+from quadrat.model.prefixes import shared_rows
 from quadrat.model.rows import Rows
 
 Path = tuple[str | int, ...]
@@ -52,26 +53,31 @@ class Flat:
     """One call of a place, taken apart.
 
     way.positions: a key of MADE_POSITIONS. way.shifted: whether the loss predicts a label from the token before it.
+    way.shared: whether rows share their beginnings.
     way.paths: for each place, the outputs with a place for each token, and whether they have the last columns alone;
     without it, they are found by their shape.
     """
 
-    def __init__(self, module: Any, mask: Any, way: Any, place: str) -> None:
-        self.module, self.place, self.rows = module, place, Rows.of_mask(mask)
-        self._mask, self._positions, self._shifted = mask, way.positions, way.shifted
+    def __init__(self, module: Any, mask: Any, call: Any, place: str) -> None:
+        way = call.way
+        self.module, self.place, self._mask, self._way, self._shared = module, place, mask, way, call.shared
         self._paths: Mapping[Path, int] | None = way.paths.get(place)
         self._kept: Rows | None = None  # of the last columns, where logits are asked for these alone
         self.put_paths: dict[Path, int] = {}
 
     def take_apart(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
         """The arguments of the call without padding."""
-        rows, mask = self.rows, self._mask
+        mask, ids, positions = self._mask, arguments.get("input_ids"), arguments.get(POSITIONS)
+        if positions is None and takes(self.module, POSITIONS):
+            positions = MADE_POSITIONS[self._way.positions](mask, ids, padding_token(self.module.config))
+            arguments = {**arguments, POSITIONS: positions}
+        shared = self._shared if self._way.shared else None
+        if shared is not None and self._way.positions != "columns":
+            shared = shared_rows(ids, mask, positions)
+        rows = self.rows = Rows.of_mask(mask) if shared is None else shared
         flat = {name: rows.take(arguments[name], lead) for name, lead in of_tokens(arguments, rows.shape)}
-        if arguments.get(POSITIONS) is None and takes(self.module, POSITIONS):
-            made = MADE_POSITIONS[self._positions]
-            flat[POSITIONS] = rows.take(made(mask, arguments.get("input_ids"), padding_token(self.module.config)))
         flat[MASK] = torch.ones_like(flat[MASK])
-        if self._shifted and LABELS in flat:
+        if self._way.shifted and LABELS in flat:
             flat[LABELS] = flat_labels(flat[LABELS], rows)
         if (columns := arguments.get(names.KEPT_LOGITS)) is not None and takes(self.module, names.KEPT_LOGITS):
             self._kept, flat[names.KEPT_LOGITS] = kept_logits(rows, columns)

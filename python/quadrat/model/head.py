@@ -14,15 +14,8 @@ def flat_labels(labels: Any, rows: Rows) -> Any:
     return labels.index_fill(1, rows.firsts, IGNORED)
 
 
-def kept_logits(rows: Rows, columns: int) -> tuple[Rows | None, Any]:
-    """The rows of the last columns, and the places of their tokens in the flat batch; all for 0."""
-    count, width = rows.shape
+def kept_logits(rows: Rows, columns: Any) -> tuple[Rows | None, Any]:
+    """The rows of the last columns, and which tokens of the flat batch these are; all for 0."""
     if not isinstance(columns, int):
         raise NotImplementedError("logits_to_keep is a tensor")
-    if columns == 0 or columns >= width:
-        return None, 0
-    column = rows.cells % width
-    places = (column >= width - columns).nonzero()[:, 0]
-    cells = rows.cells[places]
-    cells = cells // width * columns + cells % width - (width - columns)
-    return Rows.part((count, columns), cells), places
+    return rows.last_columns(columns) if 0 < columns < rows.shape[1] else (None, 0)

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from quadrat.model import proof
-from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, padded_mask
+from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, of_tokens, padded_mask
 from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
 from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
 from quadrat.model.forms import form_of
+from quadrat.model.prefixes import SharedRows, drops, shared_rows
 from quadrat.model.rows import Rows
 from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
 from quadrat.support.locks import new_lock
@@ -30,14 +31,16 @@ class Way:
     """How calls are computed.
 
     places: names of the modules that are taken apart, below the one that is called; "" is that one. positions, shifted,
-    and paths of each place: as in `Flat`. tokenwise: instead of places, names of modules that work token by token.
+    paths of each place, and shared: as in `Flat`. tokenwise: instead of places, names of modules that work token by
+    token.
     """
 
     places: tuple[str, ...]
     positions: str = "columns"
     shifted: bool = False
-    paths: Mapping[str, Mapping[Path, int]] = field(default_factory=dict)
+    paths: Mapping[str, Mapping[Path, int]] = field(default_factory=dict, hash=False, compare=False)
     tokenwise: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Call:
     flat: list[Flat] = field(default_factory=list)
     paths: dict[str, dict[Path, int]] = field(default_factory=dict)
     tokens: Rows | None = None
+    shared: SharedRows | None = None
 
     def place_of(self, module: Any) -> str | None:
         """The name of a module that is taken apart."""
@@ -78,7 +82,7 @@ class Counts:
     """What the hooks of a model did."""
 
     def __init__(self) -> None:
-        self.computed = self.removed = 0
+        self.computed = self.removed = self.shared = 0
         self.ways: dict[str, None] = {}
         self.left: dict[str, None] = {}
 
@@ -86,7 +90,8 @@ class Counts:
         """Count the tokens of a call."""
         with _counting:
             self.computed += rows.total
-            self.removed += rows.shape[0] * rows.shape[1] - rows.total
+            self.shared += rows.shared
+            self.removed += rows.shape[0] * rows.shape[1] - rows.total - rows.shared
 
 
 class Hooks:
@@ -100,6 +105,7 @@ class Hooks:
         self.counts = counts
         self.decisions: dict[Any, Decision] = {}
         self._names_change_nothing: bool | None = None
+        self._may_share = True
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Decides how a call is computed, if it is the outermost one; takes apart what gets to a place."""
@@ -115,7 +121,8 @@ class Hooks:
                 call = calls[-1]
             else:
                 calls.clear()  # of a call that an interrupt ended
-                call = Call(module, self._way(module, arguments, mask))
+                way, shared = self._way(module, arguments, mask)
+                call = Call(module, way, shared=shared)
                 calls.append(call)
             call.runs = True
             if mask is not None and call.way is not None and call.way.tokenwise:
@@ -125,7 +132,7 @@ class Hooks:
         mask = padded_mask(arguments, module.config) if mask is None else mask
         if mask is None or not takes_rows(implementation := module.config._attn_implementation):
             return None
-        flat = Flat(module, mask, call.way, place)
+        flat = Flat(module, mask, call, place)
         taken = flat.take_apart(arguments, implementation)
         call.flat.append(flat)
         set_rows_under_way(flat.rows)
@@ -157,24 +164,37 @@ class Hooks:
             calls.pop()
         return result
 
-    def _way(self, module: Any, arguments: dict[str, Any], mask: Any) -> Way | None:
-        """How to compute a call: as one of its form was proven, or as is proven now."""
+    def _way(self, module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Way | None, SharedRows | None]:
+        """How to compute a call: as one of its form was proven, or as is proven now; and what its rows share."""
         if mask is None:
-            return None
+            return None, None
         form, longest = form_of(module, arguments, mask)
-        width, decision = mask.shape[1], self.decisions.get(form)
+        shared = self._shared(module, arguments, mask)
+        form, width = (*form, shared is not None), mask.shape[1]
+        decision = self.decisions.get(form)
         if decision is None or (decision.way is not None and (longest > decision.longest or width > decision.width)):
             with _proving:
-                way = self._proven(module, arguments, mask)
+                way = self._proven(module, arguments, mask, shared)
             decision = self.decisions[form] = Decision(way, longest, width)
         way = decision.way
         if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
-            return None  # layers are computed again after the call, when nobody knows which tokens are real
-        return way
+            return None, None  # layers are computed again after the call, when nobody knows which tokens are real
+        return way, shared
 
-    def _proven(self, module: Any, arguments: dict[str, Any], mask: Any) -> Way | None:
+    def _shared(self, module: Any, arguments: dict[str, Any], mask: Any) -> SharedRows | None:
+        """The rows as a tree, if they share beginnings and nothing but ids and positions distinguishes their tokens."""
+        names = {name for name, _ in of_tokens(arguments, mask.shape)}
+        if not self._may_share or names - {MASK, POSITIONS} != {"input_ids"} or arguments.get(LABELS) is not None:
+            return None
+        positions = arguments.get(POSITIONS)
+        if positions is not None and positions.dim() != 2:
+            return None
+        shared = shared_rows(arguments["input_ids"], mask, positions)
+        return None if shared is None or drops(module) else shared
+
+    def _proven(self, module: Any, arguments: dict[str, Any], mask: Any, shared: SharedRows | None) -> Way | None:
         """A way in which a few rows of a call come out the same; None if there is none."""
-        arguments, mask = proof.some_rows(arguments, mask)
+        arguments, mask = proof.some_rows(arguments, mask, shared)
         arguments = proof.telling_labels(arguments, mask)
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
@@ -184,7 +204,7 @@ class Hooks:
                     expected = _result(module, arguments, None)
             except Exception:  # the call itself raises it
                 return None
-            for way in self._ways(module, arguments, mask, tuple(search.names)):
+            for way in self._ways(module, arguments, mask, tuple(search.names), shares=shared is not None):
                 paths: dict[str, dict[Path, int]] = {}
                 try:
                     got = _result(module, arguments, way, paths)
@@ -194,6 +214,7 @@ class Hooks:
                     continue
                 reason = proof.difference(expected, got, mask, most)
                 if reason is None and (any(paths.values()) or way.tokenwise):
+                    self._may_share &= way.shared or shared is None
                     self.counts.ways[_sentence(module, way)] = None
                     return replace(way, paths=paths)
                 reasons[reason or "nothing of it was taken apart"] = None
@@ -207,12 +228,17 @@ class Hooks:
             self.counts.left[sentence] = None
             logger.warning("remove_padding: %s", sentence)
 
-    def _ways(self, module: Any, arguments: dict[str, Any], mask: Any, tokenwise: tuple[str, ...]) -> Iterator[Way]:
+    def _ways(
+        self, module: Any, arguments: dict[str, Any], mask: Any, tokenwise: tuple[str, ...], *, shares: bool
+    ) -> Iterator[Way]:
         """Ways to compute a call, those first that were proven for calls of other forms."""
         known = (decision.way for decision in self.decisions.values() if decision.way is not None)
         if self._names_may_be_set(module, arguments):
-            yield from dict.fromkeys(replace(way, paths={}) for way in known if way.places)
-            yield from _flat_ways(module, arguments, mask)
+            ways = [replace(way, paths={}) for way in known if way.places]
+            ways += _flat_ways(module, arguments, mask)
+            if shares:
+                yield from dict.fromkeys(replace(way, shared=True) for way in ways if way.places == ("",))
+            yield from dict.fromkeys(replace(way, shared=False) for way in ways)
             restore_names(module)
         if tokenwise:
             for name in tokenwise:
@@ -252,6 +278,8 @@ def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Wa
 def _sentence(module: Any, way: Way) -> str:
     if way.tokenwise:
         return f"{len(way.tokenwise)} modules of {type(module).__name__} compute real tokens alone, each by itself"
+    if way.shared:
+        return f"{type(module).__name__} computes real tokens alone, and beginnings that rows share once"
     inner = ", ".join(type(module.get_submodule(name)).__name__ for name in way.places)
     return f"{inner} computes real tokens alone"
 

@@ -50,10 +50,11 @@ def undisturbed(model: Any) -> Iterator[None]:
             own.update(before)
 
 
-def some_rows(arguments: dict[str, Any], mask: Any) -> tuple[dict[str, Any], Any]:
+def some_rows(arguments: dict[str, Any], mask: Any, shared: Any) -> tuple[dict[str, Any], Any]:
     """The arguments of a call of a few of its rows, the longest and the shortest among them, and their mask.
 
-    All of them where the batch is small, or where a tensor is not of its rows.
+    shared: rows that share their beginnings (SharedRows); then some of these. All rows where the batch is small, or
+    where a tensor is not of its rows.
     """
     rows, width = mask.shape
     count = max(_CELLS // width, 4)
@@ -66,6 +67,8 @@ def some_rows(arguments: dict[str, Any], mask: Any) -> tuple[dict[str, Any], Any
         return dict(arguments), mask
     order = mask.sum(1).argsort(descending=True, stable=True)
     chosen = order[torch.linspace(0, rows - 1, count, device=order.device).round().long()].sort().values
+    if shared is not None:
+        chosen = shared.order()[:count].sort().values
     taken = {name: one if len(one) == 1 else one[chosen] for name, one in tensors.items() if name != POSITIONS}
     if sections is not None and sections.shape[-2] == rows:
         taken[POSITIONS] = sections.index_select(sections.dim() - 2, chosen)

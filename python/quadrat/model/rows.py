@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
 import torch
 
+from quadrat.model.merged_attention import Meeting, meetings
 from quadrat.ops._tokens import layout_now
 from quadrat.ops.tokens import put, take
 
@@ -23,10 +25,14 @@ class Rows:
         longest: the length of the longest row.
     """
 
+    shared = 0  # tokens that are not computed because other rows have them, too
+
     def __init__(self, shape: tuple[int, int], lengths: Any, cells: Any, longest: int) -> None:
         self.shape, self.lengths, self.cells, self.longest = shape, lengths, cells, longest
         self.total = len(cells)
         self._plain: dict[int, int] = {}  # by the address of a pattern
+        self._windows: dict[int, int | None] = {}
+        self._meetings: dict[tuple[int | None, bool], list[Meeting]] = {}
 
     @classmethod
     def of_mask(cls, mask: Any) -> Rows:
@@ -40,10 +46,11 @@ class Rows:
         cells = order[places // mask.shape[1]] * mask.shape[1] + places % mask.shape[1]
         return cls(shape, lengths, cells, layout.longest)
 
-    @classmethod
-    def part(cls, shape: tuple[int, int], cells: Any) -> Rows:
-        """Some tokens of a padded batch of another width, which are only put together."""
-        return cls(shape, cells[:0], cells, 0)
+    def last_columns(self, columns: int) -> tuple[Rows, Any]:
+        """The tokens of the last columns of the padded batch, to be put together; and which tokens these are."""
+        count, width = self.shape
+        places = (self.cells % width >= width - columns).nonzero()[:, 0]
+        return Rows((count, columns), self.lengths[:0], of_last_columns(self.cells[places], width, columns), 0), places
 
     @functools.cached_property
     def groups(self) -> list[tuple[int, int]]:
@@ -97,9 +104,31 @@ class Rows:
         later = (differs.tril().any(3) | differs.triu().any(2)).flatten().nonzero()
         if not len(later):
             return None
-        self._plain[allowed.data_ptr()] = int(later[0])
+        self._plain[allowed.data_ptr()] = window = int(later[0])
+        near = torch.ones_like(allowed).tril().triu(1 - window)
+        self._windows[allowed.data_ptr()] = window if torch.equal(allowed, near) else None
         return allowed
+
+    def merges(self, pattern: Any, *, causal: bool) -> list[Meeting] | None:
+        """Which runs of tokens meet in attention with this pattern; None for one that is not a window."""
+        window = None if pattern is None else self._windows.get(pattern.data_ptr())
+        if pattern is not None and (window is None or not causal):
+            return None
+        key = window, causal
+        if key not in self._meetings:
+            self._meetings[key] = self._meet(window, causal)
+        return self._meetings[key]
+
+    def _meet(self, window: int | None, causal: bool) -> list[Meeting]:
+        lengths = [length for length in self.lengths.tolist() if length]
+        starts = [0, *itertools.accumulate(lengths)][:-1]
+        return meetings(starts, lengths, [-1] * len(lengths), [0] * len(lengths), window, causal=causal)
 
     def plain_until(self, pattern: Any) -> int:
         """The length up to which rows need no pattern."""
         return self.longest if pattern is None else self._plain.get(pattern.data_ptr(), 0)
+
+
+def of_last_columns(cells: Any, width: int, columns: int) -> Any:
+    """Places in the last columns of a batch, of places in the whole."""
+    return cells // width * columns + cells % width - (width - columns)
