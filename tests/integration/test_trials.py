@@ -17,6 +17,7 @@ from quadrat.data import arrow, iterable
 from quadrat.installed import behaviour, imitated
 from quadrat.integration.patch_datasets import DATASETS
 from quadrat.integration.patch_transformers import FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
+from quadrat.integration.table import rows
 from quadrat.planning import padded
 from quadrat.support import generators, kinds
 from support.isolated import words
@@ -38,7 +39,7 @@ TRIALS = [
     (behaviour.numpy_ints_are_labels, "pt"),
     (behaviour.counting_copies_the_vocabulary,),
     (imitated._makes_batches, "pt"),
-    (imitated.changed, imitated.TABLE["DataCollatorWithPadding"]),
+    (imitated.changed, rows()["DataCollatorWithPadding"]),
     (padded._keeps_numpy_numbers,),
     (generators._torch_is_known, torch.float32),
     (generators._numpy_is_known,),
