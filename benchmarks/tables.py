@@ -31,11 +31,6 @@ def load(name: str, part: str | None = None) -> list[Record]:
     return [case for case in document(name)["cases"] if part is None or case["part"] == part]
 
 
-def on_both(name: str, part: str | None = None) -> list[Record]:
-    """Those of a CPU and of a GPU, which each case says."""
-    return [{"place": place, **case} for place, of in (("CPU", ""), ("GPU", "_cuda")) for case in load(name + of, part)]
-
-
 def time(nanoseconds: float | None) -> str:
     """A time with three digits, in the unit that it needs."""
     if nanoseconds is None:
@@ -229,21 +224,6 @@ def kernels() -> None:
     put(headings, map(row, load("cuda", "compare")), texts=2)
 
 
-def bert_padding(name: str) -> None:
-    chosen = [case for case in load(name, "bert_padding") if case["what"] not in ("unpad_input", "pad_input")]
-    cells = fact("what"), fact("size"), *against("plain PyTorch")
-    put("| | plain PyTorch | quadrat | speed-up", chosen, *cells, texts=2)
-
-
-def block_masks() -> None:
-    put(
-        "| tokens | documents | window | `create_block_mask` | compiled | quadrat | speed-up over compiled",
-        on_both("varlen_masks"),
-        *map(fact, ("place", "tokens", "documents", "window")),
-        *(taken("eager"), *against("compiled")),
-    )
-
-
 def deferred() -> None:
     through = {case["workers"]: case for case in load("deferred", "embedding")}
     put(
@@ -296,10 +276,6 @@ def behind() -> None:
     ]
     named += [(case["case"], case) for case in load("batching", "times")]
     named += [(f"GPU: {case['of']}", case) for case in load("cuda", "compare")]
-    named += [(f"{case['place']}: {case['case']}", case) for case in on_both("varlen", "bert_padding")]
-    for case in on_both("varlen_masks"):
-        compiled = {"`create_block_mask`, compiled": case["ways"]["compiled"]}
-        named.append((f"{case['place']}: block mask, {case['tokens']:,} tokens", {"ways": compiled}))
     all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
     slower = [(text, way, f"{ratio:.2f}") for text, way, ratio in all_of if ratio < 1]
     print(f"In {len(slower)} of {len(all_of):,} comparisons, another way takes less time than quadrat:\n")
@@ -365,9 +341,6 @@ def front() -> None:
     for way, text in labels.items():
         spent = [f"{epoch[each]['ns'] / 1e9:.1f} s" for each in ("transformers", way)]
         lines.append([f"an epoch of training, {text}", *spent, sooner(epoch[way])])
-    step = next(case["ways"] for case in load("online") if case["case"].startswith("GRPO, 8"))
-    spent = [f"{step[each]['ns'] / 1e9:.2f} s" for each in ("TRL", "quadrat")]
-    lines.append(["a step of TRL's `GRPOTrainer`, by token budget", *spent, sooner(step["quadrat"])])
     put("| transformers | quadrat | speed-up", lines)
     print(f"\n{measured_on('peers')}")
     print("CPU caches are cold; with warm ones, speed-ups are higher. They vary between runs by up to two times.")

@@ -4,7 +4,7 @@
 row. With them, and without an attention mask and a cache, a transformers model makes a mask in which a token sees
 only its own row. This works for "sdpa" and "eager", also on a CPU. (Such a mask has as many elements as the square of
 the number of tokens. FlashAttention needs no mask: give the collator `return_flash_attn_kwargs=True`, and it makes
-`cu_seq_lens_q` and so on.) `quadrat.varlen.check_packing` says before training what a model needs.
+`cu_seq_lens_q` and so on.) `quadrat.check_packing` says before training what a model needs.
 
 The script trains three models from the same weights on the same batches: padded, flattened, and flattened without
 `position_ids`. In the third a token sees all rows before its own. The padded and the flattened model predict the same
@@ -136,7 +136,7 @@ def main() -> int:
         quadrat.DataCollatorWithFlattening(return_position_ids=False),
     )
     runs = [Run(collator, small_llama(tokenizer, options.seed)) for collator in collators]
-    quadrat.varlen.check_packing(runs[1].model, collators[1], run=True).raise_if_missing()
+    quadrat.check_packing(runs[1].model, collators[1], run=True).raise_if_missing()
     for features in batches:
         for run in runs:
             run.step(features)

@@ -6,28 +6,9 @@
 #include "bytes.hpp"
 #include "convert.hpp"
 #include "copy_rows.hpp"
-#include "simd.hpp"
 
 namespace quadrat {
 namespace {
-
-// One row of a mask: which of these tokens are of this document.
-#define QUADRAT_SEE(T)                                                                                    \
-    QUADRAT_CLONES void see_##T(const std::int64_t* documents, std::int64_t count, std::int64_t document, \
-                                const std::uint64_t* values, void* out) {                                 \
-        std::T hidden, seen;                                                                              \
-        std::memcpy(&hidden, values, sizeof hidden);                                                      \
-        std::memcpy(&seen, values + 1, sizeof seen);                                                      \
-        std::T* const target = static_cast<std::T*>(out);                                                 \
-        for (std::int64_t i = 0; i < count; ++i) {                                                        \
-            target[i] = documents[i] == document ? seen : hidden;                                         \
-        }                                                                                                 \
-    }
-
-QUADRAT_SEE(uint8_t)
-QUADRAT_SEE(uint16_t)
-QUADRAT_SEE(uint32_t)
-QUADRAT_SEE(uint64_t)
 
 // Calls write(row, gap) for each row and for how many tokens it is shorter than the width.
 template <typename Write>
@@ -71,33 +52,6 @@ Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int6
         const std::int64_t first = i * width + (side == Side::right ? lengths[i] : 0);
         fill(static_cast<char*>(out) + bytes_of(first * inner, item), gap * inner, value);
     });
-}
-
-Status count_on(Span<const std::int64_t> lengths, std::int64_t width, Side side, std::int64_t* out) {
-    return for_gaps(lengths, width, [&](std::int64_t i, std::int64_t gap) {
-        const bool after = side == Side::right;
-        std::int64_t* const first = out + i * width + (after ? lengths[i] : 0);
-        // Unsigned, because the last number may be the largest there is.
-        std::uint64_t next = after && lengths[i] > 0 ? static_cast<std::uint64_t>(first[-1]) + 1 : 0;
-        std::generate_n(first, gap, [&next] { return static_cast<std::int64_t>(next++); });
-    });
-}
-
-Status document_mask(const std::int64_t* documents, std::int64_t rows, std::int64_t width, bool causal,
-                     std::size_t item, const std::uint64_t* values, void* out) {
-    if (rows < 0 || width < 0) {
-        return {Code::bad_argument};
-    }
-    const Fill fill = find_fill(item);
-    const auto see = item == 1 ? see_uint8_t : item == 2 ? see_uint16_t : item == 4 ? see_uint32_t : see_uint64_t;
-    for (char* row = static_cast<char*>(out); rows > 0; --rows, documents += width) {
-        for (std::int64_t i = 0; i < width; ++i, row += bytes_of(width, item)) {
-            const std::int64_t near = documents[i] == 0 ? 0 : causal ? i + 1 : width;
-            see(documents, near, documents[i], values, row);
-            fill(row + bytes_of(near, item), width - near, values);
-        }
-    }
-    return {};
 }
 
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,

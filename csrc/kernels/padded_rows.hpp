@@ -13,16 +13,6 @@ Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side
 Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int64_t inner, Side side, Kind kind,
                  const void* value, void* out);
 
-// Rows that count are padded by counting on: from 0 on before a row, from its last number on after it. out: as above,
-// of rows that are there already; touches nothing else.
-Status count_on(Span<const std::int64_t> lengths, std::int64_t width, Side side, std::int64_t* out);
-
-// Which tokens each token sees: those of its document, with `causal` up to itself. documents: [rows, width], the number
-// of each token's document, 0 for padding, which neither sees nor is seen. out: [rows, width, width], contiguous, of
-// elements of `item` bytes: `values[1]` where a token sees another, else `values[0]`.
-Status document_mask(const std::int64_t* documents, std::int64_t rows, std::int64_t width, bool causal,
-                     std::size_t item, const std::uint64_t* values, void* out);
-
 // The way back from copy_rows and fill_gaps. Nothing is converted: tokens are bytes, whatever they are made of.
 // padded: [offsets.size - 1, width] tokens of `token` bytes. out: `out_size` tokens; row i goes to offsets[i] and ends
 // at offsets[i + 1]. Zeros fill what lies before the first row and after the last.

@@ -1,17 +1,16 @@
 # The public names, and where each is at home: read at run time too.
 import quadrat.config  # noqa: F401 - reachable, and not one of the names that most users type
 from quadrat import batching as batching
-from quadrat import bert_padding as bert_padding
 from quadrat import data as data
 from quadrat import deferred as deferred
 from quadrat import evaluation as evaluation
 from quadrat import speech as speech
 from quadrat import tokenizers as tokenizers
 from quadrat import trl as trl
-from quadrat import varlen as varlen
 from quadrat._core import __version__ as __version__
 from quadrat.batching.lengths import lengths as lengths
 from quadrat.batching.token_budget import TokenBudgetBatchSampler as TokenBudgetBatchSampler
+from quadrat.check.packing_check import check_packing as check_packing
 from quadrat.collators.default import DefaultDataCollator as DefaultDataCollator
 from quadrat.collators.default import default_data_collator as default_data_collator
 from quadrat.collators.flattening import DataCollatorWithFlattening as DataCollatorWithFlattening
@@ -35,6 +34,7 @@ from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch as patch
 from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
 from quadrat.integration.remove_padding import remove_padding as remove_padding
+from quadrat.ops.aligned import align as align
 from quadrat.ops.flatten import flatten as flatten
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens
 from quadrat.ops.pad import attention_mask as attention_mask

@@ -169,11 +169,6 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
             "times",
             "--attention C": "with --max-tokens: have batches take the same time; C: the width in tokens at which "
             "attention takes as much time as the rest of the model; auto: that of the model",
-            "--trim": "cut columns that are padding in every row from a Trainer's training batches: for rows stored "
-            "padded",
-            "--evaluation": "also evaluate rows of similar length together; results in order",
-            "--inference": "have pipelines that do not generate compute texts of similar length together; results in "
-            "order",
             "--untested": "with code of transformers that quadrat was not tested with: compare the first batches with "
             "those of transformers and compile the others, or compile all; by default transformers makes them",
             "--quiet": "write no report",

@@ -171,9 +171,6 @@ class PhiloxLabels(MaskingLabels):
     ) -> None: ...
 
 # Addresses; lengths and starts are int64.
-def document_blocks(
-    offsets: _Ints, total: int, reach: tuple[int, int], size: tuple[int, int], out: tuple[int, int, int, int]
-) -> _Failure: ...
 def check_offsets(offsets: _Ints, size: int) -> tuple[_Failure, int, int]: ...
 def copy_rows(
     values: int, values_size: int, kind: int, bounds: _Ints, numbers: _Ints, out: int, out_size: int

@@ -14,7 +14,6 @@ from transformers.pipelines.base import no_collate_fn
 import quadrat
 from quadrat.cli.promises import Promise, option_for, promised
 from quadrat.cli.waits import Waits
-from quadrat.integration.evaluate_by_length import LongestFirst
 from support import standins
 from support.command import reported
 from support.streams import Torch
@@ -39,36 +38,26 @@ Trainer(model, args, train_dataset=rows(300), eval_dataset=rows(61), data_collat
 @pytest.mark.slow
 def test_an_option_does_what_was_promised(tmp_path):
     done, before = reported(tmp_path, TRAIN)
-    of_training, of_evaluation = (Promise(**one) for one in before["promises"])
-    assert f"padding; {of_training}, and {of_evaluation}\n" in done.stderr
-    assert of_training.computed + of_evaluation.computed == before["computed"]
-    _, after = reported(tmp_path, TRAIN, options=of_training.option.split())
-    saved = of_training.computed - of_training.computed_with
+    (promise,) = (Promise(**one) for one in before["promises"])
+    assert f"padding; {promise}\n" in done.stderr
+    _, after = reported(tmp_path, TRAIN, options=promise.option.split())
+    saved = promise.computed - promise.computed_with
     assert before["computed"] - after["computed"] == pytest.approx(saved, rel=0.03)
-    assert after["promises"] == [of_evaluation._asdict()]
-    _, after = reported(tmp_path, TRAIN, options=["--evaluation"])
-    assert before["computed"] - after["computed"] == of_evaluation.computed - of_evaluation.computed_with
-    assert [one["option"] for one in after["promises"]] == [of_training.option]
+    assert after["promises"] == []
 
 
 @given(lengths=st.lists(st.integers(1, 90), min_size=1, max_size=40), size=st.integers(1, 9), passes=st.integers(1, 3))
-def test_a_promise_of_evaluation_is_exact(lengths, size, passes):
-    def computed(order):
-        return sum(len(batch) * max(lengths[row] for row in batch) for batch in BatchSampler(order, size, False))
-
-    before, after = computed(range(len(lengths))), computed(LongestFirst(lengths))
-    batches = -(-len(lengths) // size)
-    counts = {"sums": {"computed": before * passes, "sized": batches * passes, "unknown": 0, "cut": 0}}
-    counts |= {"lengths": dict(zip(*np.unique(lengths * passes, return_counts=True), strict=True))}
+def test_what_is_not_known_is_not_estimated(lengths, size, passes):
+    computed = passes * sum(len(batch) * max(batch) for batch in BatchSampler(lengths, size, False))
+    sums = {"computed": computed, "sized": passes * -(-len(lengths) // size), "unknown": 0, "cut": 0}
+    counts = {"lengths": dict(zip(*np.unique(lengths * passes, return_counts=True), strict=True))}
     counts |= {"rows": {min(size, len(lengths)): 1}, "passes": {"": passes}}
-    found = promised("evaluation", "--evaluation", counts, trims=False)
-    assert (found.computed, found.computed_with) == (before * passes, after * passes)
-    assert found.share == max(0, 1 - after / before)
-    # What is not known is not estimated.
-    for unknown in ({"unknown": 1}, {"computed": 0}, {"cut": before * passes}):
-        others = {**counts, "sums": counts["sums"] | unknown}
-        assert isinstance(promised("evaluation", "--evaluation", others, trims=False), str)
-    assert isinstance(promised("training", "quadrat.batching.by_length", counts, trims=False), str)
+    found = promised("training", "--max-tokens", counts | {"sums": sums})
+    assert (found.loop, found.computed) == ("training", computed)
+    assert found.share == max(0, 1 - found.computed_with / computed)
+    for unknown in ({"unknown": 1}, {"computed": 0}, {"cut": computed}):
+        assert isinstance(promised("training", "--max-tokens", counts | {"sums": sums | unknown}), str)
+    assert isinstance(promised("training", "quadrat.batching.by_length", counts | {"sums": sums}), str)
 
 
 class OwnLoader(Trainer):
@@ -102,7 +91,7 @@ def test_which_option_changes_the_batches_of_a_loader(tmp_path):
         cls(torch.nn.Linear(1, 1), args, train_dataset=rows, data_collator=pad) for cls in (Trainer, OwnLoader)
     )
     assert option(usual) == option(usual, collate_fn=list) == "--max-tokens"
-    assert option(usual, evaluates=True) == option(own, evaluates=True) == "--evaluation"
+    assert option(usual, evaluates=True) == option(own, evaluates=True) == "an evaluation keeps its rows in order"
     assert option(own).startswith("OwnLoader chooses rows in its own way")
     assert option(usual, rows=Torch([])) == "quadrat.BatchedStream"
     waits = Waits()

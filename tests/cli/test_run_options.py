@@ -87,12 +87,6 @@ SAID = {
         "own loader": "batches are as before: OwnLoader chooses rows in its own way",
         "wrapped": "batches are as before: Wrapped chooses rows in its own way",
     },
-    "--evaluation": {
-        "other columns": "evaluation by length: rows are read in their own order: no column 'input_ids'",
-        "tuples": "evaluation by length: rows are read in their own order: row 0 of column 'input_ids' is a tuple",
-        "stream": "evaluation by length: rows are read in their own order: a stream cannot be indexed by row",
-        "own loader": "evaluation is as before: OwnLoader evaluates in its own way",
-    },
 }
 
 
@@ -107,7 +101,7 @@ def test_acts_or_says_why_not(tmp_path, option):
     assert len(parts) == 7
     for part in parts:
         name, *lines = part.splitlines()
-        said = [line for line in lines if line.startswith(("quadrat run:", "evaluation by length:"))]
+        said = [line for line in lines if line.startswith("quadrat run:")]
         assert len(said) == (name in SAID[option]), part
         assert all(SAID[option][name] in line for line in said), part
     assert "did nothing" not in end
@@ -116,12 +110,11 @@ def test_acts_or_says_why_not(tmp_path, option):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--max-tokens", "9", "--evaluation"], "--max-tokens, --evaluation did nothing: this script used no Trainer"),
-        (["--inference"], "--inference did nothing: this script used no Trainer and no pipeline"),
+        (["--max-tokens", "9", "--shapes", "2"], "--max-tokens, --shapes did nothing: this script used no Trainer"),
         (["--shapes", "2"], "--shapes does nothing without --max-tokens"),
         (["--attention", "auto"], "--attention does nothing without --max-tokens"),
         (["--max-tokens", "9", "--group-by-length"], "--group-by-length does nothing with --max-tokens"),
-        (["--quiet", "--shapes", "2", "--evaluation"], ""),
+        (["--quiet", "--shapes", "2"], ""),
     ],
 )
 def test_says_what_does_nothing(tmp_path, options, said):
@@ -136,10 +129,10 @@ def test_says_what_does_nothing(tmp_path, options, said):
 def test_says_what_does_nothing_where_batches_are_made(tmp_path):
     code = "from transformers import DefaultDataCollator\nDefaultDataCollator()([{'input_ids': [1]}])"
     (tmp_path / "script.py").write_text(code)
-    found = ran(tmp_path, [*RUN, "--evaluation"], "script.py", "--max-tokens=9", "--mine")
+    found = ran(tmp_path, [*RUN, "--group-by-length"], "script.py", "--max-tokens=9", "--mine")
     assert "the script was given --max-tokens: options of quadrat run go before the script" in found.stderr
     assert "1 batches, 1 of them compiled" in found.stderr
-    assert "--evaluation did nothing: this script used no Trainer" in found.stderr
+    assert "--group-by-length did nothing: this script used no Trainer" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_token_ids_of_json(tmp_path, capsys):
 
 @pytest.mark.parametrize("form", ["folder", "parquet", "json"])
 def test_rows_that_were_stored_padded(form, tmp_path, capsys):
-    """They are counted, and batched, without the padding, which is named; the code and the command cut it."""
+    """They are counted, and batched, without the padding, which is named."""
     lengths = [1 + row * row % 37 for row in range(64)]
     rows = [{"input_ids": [7] * n + [0] * (50 - n), "attention_mask": [1] * n + [0] * (50 - n)} for n in lengths]
     data, path = datasets.Dataset.from_list(rows), tmp_path / "rows"
@@ -165,10 +165,8 @@ def test_rows_that_were_stored_padded(form, tmp_path, capsys):
     assert found["ways"] == shown(waste.every_way(np.array(lengths), **sizes))
     assert found["ways"][0]["computed"] == 50 * 64  # as they are now
     assert found["advice"][0].startswith("Rows are stored padded to 50 tokens: ")
-    code = "\n".join(line for lines in found["code"].values() for line in lines)
-    assert "quadrat.lengths(dataset, trim=True)" in code
-    assert "DataCollatorWithPadding(tokenizer, trim=True)" in code
-    assert "quadrat run --trim script.py" in here(capsys, "waste", path, "--batch-size", 8)[1]
+    assert {lines[0] for lines in found["code"].values()} == {"# a dataset that was mapped without padding"}
+    assert "quadrat run" not in here(capsys, "waste", path, "--batch-size", 8)[1]
 
 
 def test_rows_that_are_not_stored_padded(tmp_path, capsys):
@@ -177,7 +175,7 @@ def test_rows_that_are_not_stored_padded(tmp_path, capsys):
     datasets.Dataset.from_dict({"input_ids": [[7] * 31] * 8, "attention_mask": mask}).save_to_disk(tmp_path / "rows")
     found = in_json(capsys, "waste", tmp_path / "rows")
     assert found["stored"] == {}
-    assert "trim" not in json.dumps([found["code"], found["advice"]])
+    assert "mapped" not in json.dumps([found["code"], found["advice"]])
     masks = [[0] * 30] * 8
     datasets.Dataset.from_dict({"input_ids": [[7] * 31] * 8, "attention_mask": masks}).save_to_disk(tmp_path / "odd")
     assert "row 0 has 31 tokens, and 30 in 'attention_mask'" in refused(capsys, "waste", tmp_path / "odd")

@@ -6,16 +6,15 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import trainer_pt_utils
 
 import quadrat
-from quadrat import bert_padding
-from support import block_masks, flash, thd
+from quadrat.ops.tokens import layout_of, put, take
+from support import kept_tokens, thd
 from support.gpu import NEEDS_GPU, torch
 from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows
-from support.varlen import CHECKS
 
 pytestmark = NEEDS_GPU
 
@@ -180,7 +179,7 @@ def test_ragged_containers(widths: list[int], dtype: Any) -> None:
     assert named["labels"].tolist() == [0, 1] * len(widths)
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", kept_tokens.CHECKS)
 @given(data=st.data())
 def test_as_the_oracles(check: Any, data: Any) -> None:
     check(data, "cuda")
@@ -194,8 +193,7 @@ def test_masks_of_many_segments(shape: tuple[int, int], dtype: Any, share: float
     generator = torch.Generator("cuda").manual_seed(0)
     for _ in range(10):
         mask = (torch.rand(shape, generator=generator, device="cuda") < share).to(dtype)
-        hidden = torch.arange(mask.numel(), device="cuda").reshape(shape)
-        flash.assert_same(bert_padding.unpad_input(hidden, mask), flash.unpad_input(hidden, mask))
+        kept_tokens.assert_same(layout_of(mask), kept_tokens.layout(mask))
 
 
 @pytest.mark.parametrize("token", [1, 2, 3, 8, 12, 100, 768, 1000])
@@ -208,11 +206,10 @@ def test_large_batches(token: int, side: str, dtype: Any) -> None:
     mask = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]
     mask = torch.rand(rows, width, device="cuda") < 0.7 if side == "holes" else mask
     hidden = (torch.rand(rows, width, token, device="cuda") * 200).to(dtype)
-    got, expected = bert_padding.unpad_input(hidden, mask), flash.unpad_input(hidden, mask)
-    flash.assert_same(got, expected)
-    back = flash.pad_input(expected[0], expected[1], rows, width)
-    assert torch.equal(bert_padding.pad_input(got[0], got[1], rows, width), back)
-    assert torch.equal(bert_padding.pad_input(got[0], got[1].clone(), rows, width), back)
+    indices = layout_of(mask).indices
+    tokens = take(hidden, indices, 2)
+    assert torch.equal(tokens, kept_tokens.take(hidden, indices, 2))
+    assert torch.equal(put(tokens, indices, (rows, width)), kept_tokens.put(tokens, indices, (rows, width)))
 
 
 def waits(call: Any) -> int:
@@ -234,65 +231,17 @@ def test_waits_once_for_a_mask(holes: bool) -> None:
     hidden = torch.randn(2, 4, 3, device="cuda", requires_grad=True)
 
     def layer() -> None:
-        tokens, indices, *_ = bert_padding.unpad_input(hidden, mask)
-        bert_padding.pad_input(tokens, indices, 2, 4).sum().backward()
+        indices = layout_of(mask).indices
+        put(take(hidden, indices, 2), indices, (2, 4)).sum().backward()
 
     layer()  # loads what loads once
     mask = mask.clone()
     assert [waits(layer) for _ in range(3)] == [1, 1, 1]  # nothing is remembered of a mask
-    mask = mask.clone()
-    assert waits(lambda: bert_padding.unpad_input_for_concatenated_sequences(hidden, mask)) == 1
-    assert waits(lambda: flash.unpad_input(hidden, mask)) > 1
-
-
-flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    assert waits(lambda: kept_tokens.layout(mask)) > 1
 
 
 def same_on_gpu(one: Any, other: Any) -> bool:
     return one == other if isinstance(other, int) else one.is_cuda and thd.same(one.cpu(), other)
-
-
-@given(
-    lengths=block_masks.LENGTHS, extra=st.just(0) | st.integers(1, 70), options=block_masks.OPTIONS, here=st.booleans()
-)
-@settings(max_examples=50)
-def test_block_masks(*, lengths: Any, extra: int, options: Any, here: bool) -> None:
-    bounds = block_masks.boundaries(lengths)
-    total = bounds[-1] + extra
-    assume(total > 0)
-    given_bounds = torch.tensor(bounds, dtype=torch.int32, device="cpu" if here else "cuda")
-    length = total if extra else None
-    mask = quadrat.varlen.document_block_mask(given_bounds, total_length=length, device="cuda", **options)
-    block_masks.assert_alike(mask, block_masks.made_by_torch(bounds, total, device="cuda", **options))
-    on_cpu = quadrat.varlen.document_block_mask(given_bounds, total_length=length, device="cpu", **options)
-    block_masks.assert_alike(mask.to("cpu"), on_cpu)
-
-
-def test_nothing_waits_where_the_total_is_known() -> None:
-    bounds = torch.tensor([0, 100, 300], device="cuda")
-    assert waits(lambda: quadrat.varlen.document_block_mask(bounds, total_length=300)) == 0
-
-
-@pytest.mark.filterwarnings("ignore")  # what torch says of itself while it compiles
-@pytest.mark.parametrize("options", [{}, {"window": 100}, {"causal": False}])
-def test_compiled_attention(options: Any) -> None:
-    """The fused kernel, forward and backward, for three batches and one compilation."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    attention = torch.compile(flex.flex_attention, fullgraph=True)
-    generator = torch.Generator("cuda").manual_seed(0)
-    for bounds in ([0, 100, 400, 512], [0, 512], [0, 1, 1, 300, 512]):
-        inputs = torch.randn(3, 1, 2, 512, 64, device="cuda", generator=generator).requires_grad_()
-        mask = quadrat.varlen.document_block_mask(torch.tensor(bounds, device="cuda"), **options)
-        made = attention(*inputs, block_mask=mask)
-        tokens = torch.arange(512, device="cuda")
-        seen = mask.mask_mod(0, 0, tokens[:, None], tokens[None, :])
-        expected = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
-        torch.testing.assert_close(made, expected, atol=2e-2, rtol=2e-2)
-        weights = torch.randn(made.shape, device="cuda", generator=generator)
-        gradients = [torch.autograd.grad((one * weights).sum(), inputs)[0] for one in (made, expected)]
-        torch.testing.assert_close(*gradients, atol=5e-2, rtol=5e-2)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
 @given(lengths=thd.LENGTHS, multiple=thd.MULTIPLES, dtype=thd.DTYPES, continues=st.booleans(), rest=st.integers(0, 2))
@@ -307,8 +256,8 @@ def test_align(*, lengths: Any, multiple: int, dtype: Any, continues: bool, rest
         "padding_value": 1,
         "continue_positions": continues,
     }
-    expected = quadrat.varlen.align(bounds, *columns, **options)
-    made = quadrat.varlen.align(bounds.cuda(), *(column.cuda() for column in columns), **options)
+    expected = quadrat.align(bounds, *columns, **options)
+    made = quadrat.align(bounds.cuda(), *(column.cuda() for column in columns), **options)
     assert all(map(same_on_gpu, made.values, expected.values))
     assert all(map(same_on_gpu, made[1:], expected[1:]))
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import modeling_flash_attention_utils as utils
 
 import quadrat
-from quadrat.bert_padding import pad_input, unpad_input
-from support import flash, isolated
+from quadrat.ops.tokens import layout_of, put, take
+from support import isolated, kept_tokens
 
 
 @pytest.mark.slow
@@ -54,48 +53,38 @@ def a_mask() -> Any:
     return torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
 
 
-def by_unpad_input(hidden: Any, mask: Any) -> Any:
-    return unpad_input(hidden, mask)[:4]
-
-
-def by_patched_transformers(hidden: Any, mask: Any) -> Any:
-    with quadrat.patch_transformers():
-        indices, cu_seqlens, longest = utils._get_unpad_data(mask)
-        return utils._index_first_axis(hidden, indices), indices, cu_seqlens, int(longest)
-
-
-@pytest.mark.parametrize("unpad", [by_unpad_input, by_patched_transformers])
-def test_a_mask_that_was_written_to(unpad: Any) -> None:
+def test_a_mask_that_was_written_to() -> None:
     """By NumPy: neither a version counter nor an address tells."""
-    mask, hidden = a_mask(), torch.arange(12.0).reshape(3, 4)
+    mask = a_mask()
     for _ in range(2):
-        flash.assert_same(unpad(hidden, mask), flash.unpad_input(hidden, mask)[:4])
+        kept_tokens.assert_same(layout_of(mask), kept_tokens.layout(mask))
         mask.numpy()[:] = NEW
 
 
 def test_indices_that_were_written_to() -> None:
     hidden, mask = torch.arange(12.0).reshape(3, 4), a_mask()
-    tokens, indices, *_ = unpad_input(hidden, mask)
+    indices = layout_of(mask).indices
+    tokens = take(hidden, indices, 2)
     indices.numpy()[:] = [0, 5, 6, 7]
     expected = torch.zeros(12)
     expected[[0, 5, 6, 7]] = tokens
-    assert torch.equal(pad_input(tokens, indices, 3, 4).flatten(), expected)
+    assert torch.equal(put(tokens, indices, (3, 4)).flatten(), expected)
 
 
 def test_what_is_returned_is_plain() -> None:
-    found = by_unpad_input(torch.ones(3, 4), a_mask())
+    found = layout_of(a_mask())
     assert all(not vars(part) for part in found[:3])
     file = io.BytesIO()
-    torch.save(found, file)
+    torch.save(tuple(found), file)
     file.seek(0)
-    flash.assert_same(torch.load(file, weights_only=True), found)
+    kept_tokens.assert_same(torch.load(file, weights_only=True), found)
 
 
 CODE = """
 import contextlib, sys, threading, time
 import torch
 import quadrat
-from quadrat.bert_padding import index_first_axis, index_put_first_axis, pad_input
+from quadrat.ops.tokens import put, take
 
 names, seconds = sys.argv[1:-1], float(sys.argv[-1])
 rows, width = 64, 512
@@ -120,11 +109,11 @@ def change():
 def call(name):
     for token in (1, 2, 5):
         if name == "put":
-            index_put_first_axis(values[token], indices, size)
-        elif name == "pad_input":
-            pad_input(values[token], indices, rows, width)
+            put(values[token], indices, (size,))
+        elif name == "put in rows":
+            put(values[token], indices, (rows, width))
         elif name == "take":
-            index_first_axis(tokens[token], indices)
+            take(tokens[token], indices)
         elif name == "unpad":
             quadrat.unpad(tokens[token].reshape(rows, width, token), mask=mask)
         elif name == "lengths":
@@ -146,7 +135,7 @@ running = False
 thread.join()
 print("done")
 """
-WRITERS = ["put", "pad_input"]
+WRITERS = ["put", "put in rows"]
 READERS = ["take", "unpad", "lengths", "pack", "budget"]
 
 

@@ -12,6 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat.batching.lengths import parts_of
+from quadrat.batching.row_tokens import tokens_in_batches
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=12)
 TYPES = [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.string())]
@@ -159,9 +161,8 @@ def test_nulls_name_their_row(kind):
         quadrat.lengths(dataset.select([4, 0, 3, 1]))
     check(quadrat.lengths(dataset.select([4, 0, 2])), [1, 1, 1])
     nested = pa.table({"input_ids": pa.array([None if row == 1 else [[5, 6]] for row in range(3)])})
-    for options in ({"choices": True}, {"choices": True, "trim": True}):
-        with pytest.raises(TypeError, match="row 1 is null"):
-            quadrat.lengths(nested, **options)
+    with pytest.raises(TypeError, match="row 1 is null"):
+        quadrat.lengths(nested, choices=True)
     with pytest.raises(TypeError, match="row 1 of column 'input_ids' is null"):
         quadrat.lengths([{"input_ids": [1]}, {"input_ids": None}])
 
@@ -251,8 +252,6 @@ def test_pairs_of_an_encoding_and_a_label():
     pairs = [({"input_ids": [1] * length}, label) for label, length in enumerate((3, 0, 7))]
     for source in (pairs, [*map(list, pairs)], Items(pairs), Items([*map(list, pairs)])):
         check(quadrat.lengths(source), [3, 0, 7])
-    masked = [({"input_ids": [1, 2, 0], "attention_mask": [1, 1, 0]}, 1)]
-    check(quadrat.lengths(masked, trim=True), [2])
 
 
 FORMS = {
@@ -281,51 +280,32 @@ MASKS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1
 
 
 @given(MASKS, st.sampled_from([*FORMS]))
-def test_trimmed(masks, form):
-    """Without the masked tokens on the side where most of them are."""
+def test_tokens_that_a_mask_keeps(masks, form):
     rows = [{"input_ids": [7] * len(mask), "attention_mask": mask} for mask in masks]
-    before = [next((at for at, one in enumerate(mask) if one), 0) for mask in masks]
-    after = [next((at for at, one in enumerate(reversed(mask)) if one), 0) for mask in masks]
-    less = before if sum(before) > sum(after) else after
-    check(quadrat.lengths(FORMS[form](rows), trim=True), [len(mask) - n for mask, n in zip(masks, less, strict=True)])
+    parts = parts_of(FORMS[form](rows), ("input_ids", "attention_mask"))
+    check(tokens_in_batches(parts, choices=False), [sum(one != 0 for one in mask) for mask in masks])
 
 
-def test_trimmed_rows_of_many_parts(monkeypatch):
+def test_rows_of_many_parts(monkeypatch):
     module = importlib.import_module("quadrat.batching.lengths")
     monkeypatch.setattr(module, "_AT_A_TIME", 3)
     monkeypatch.setattr(module, "_ITEMS", 3)
-    rows = [{"input_ids": [7] * 9, "attention_mask": [1] * row + [0] * (9 - row)} for row in range(1, 9)]
+    rows = [{"input_ids": [[7] * row] * 2, "attention_mask": [[1] * row] * 2} for row in range(1, 9)]
     for form in FORMS.values():
-        check(quadrat.lengths(form(rows), trim=True), [*range(1, 9)])
+        check(quadrat.lengths(form(rows), choices=True), [2 * row for row in range(1, 9)])
 
 
-def test_trimmed_choices():
+def test_choices_and_masks_that_do_not_fit():
     rows = [{"input_ids": [[7] * 5] * 3, "attention_mask": [[1] * n + [0] * (5 - n) for n in (1, 4, 2)], "label": 1}]
+    names = "input_ids", "attention_mask"
     for form in FORMS.values():
-        check(quadrat.lengths(form(rows), trim=True, choices=True), [12])
+        check(tokens_in_batches(parts_of(form(rows), names), choices=True), [12])
         check(quadrat.lengths(form(rows), choices=True), [15])
-
-
-def test_trimmed_without_a_mask_and_labels_that_do_not_matter():
-    rows = [{"input_ids": [7, 8, 9]}, {"input_ids": [7]}]
-    for form in FORMS.values():
-        check(quadrat.lengths(form(rows), trim=True), [3, 1])
-    masked = {"input_ids": [7, 8, 0, 0], "attention_mask": [1, 1, 0, 0]}
-    for labels in ([5, 6, -100, -100], 3, 0.5, [0.0, 1.0, 1.0, 1.0], [4, 5, 6]):
-        for form in FORMS.values():
-            check(quadrat.lengths(form([{**masked, "labels": labels}]), trim=True), [2])
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_what_cannot_be_trimmed(form):
-    row = {"input_ids": [7, 8, 0], "attention_mask": [1, 1, 0], "labels": [7, 8, -100]}
-    counted = {**row, "labels": [7, 8, 0]}
-    with pytest.raises(ValueError, match=r"row 1: labels of masked tokens are not -100.*trim.*make them -100"):
-        quadrat.lengths(FORMS[form]([row, counted]), trim=True)
-    with pytest.raises(ValueError, match="row 0 has 3 tokens, and 2 in 'attention_mask'"):
-        quadrat.lengths(FORMS[form]([{**row, "attention_mask": [1, 0]}]), trim=True)
-    with pytest.raises(ValueError, match="no column 'input_ids'"):
-        quadrat.lengths(FORMS[form]([{"ids": [1], "attention_mask": [1]}]), trim=True)
+        odd = parts_of(form([{"input_ids": [7, 8, 0], "attention_mask": [1, 0]}]), names)
+        with pytest.raises(ValueError, match="row 0 has 3 tokens, and 2 in 'attention_mask'"):
+            tokens_in_batches(odd, choices=False)
+        with pytest.raises(ValueError, match="no column 'input_ids'"):
+            quadrat.lengths(form([{"ids": [1]}]), choices=True)
 
 
 def test_a_column_of_a_dataset():

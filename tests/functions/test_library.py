@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import quadrat
-from quadrat import bert_padding
+from quadrat.ops import tokens
 
 pytest.importorskip("quadrat.ops.library", reason="needs torch 2.4", exc_type=ImportError)
 ops = torch.ops.quadrat
@@ -80,13 +80,11 @@ DERIVED = {
     "unpad": lambda x: quadrat.unpad(x, lengths=torch.tensor([2, 0, 3])).values,
     "unpad, left": lambda x: quadrat.unpad(x, lengths=[2, 0, 3], padding_side="left").values,
     "unpad by a mask": lambda x: quadrat.unpad(x, mask=MASK).values,
-    "align": lambda x: quadrat.varlen.align(OFFSETS, x.flatten(0, 1)[:5], pad_to_multiple_of=4).values[0],
-    "unpad_input": lambda x: bert_padding.unpad_input(x, MASK)[0],
-    "index_first_axis": lambda x: bert_padding.index_first_axis(x, torch.tensor(PICKED)),
-    "index_put_first_axis": lambda x: bert_padding.index_put_first_axis(x, PLACES, 6),
-    "pad_input": lambda x: bert_padding.pad_input(x, PLACES, 2, 3),
-    "residual": lambda x: bert_padding.index_first_axis_residual(x, torch.tensor([2, 0, 2])),
-    "concatenated": lambda x: bert_padding.unpad_input_for_concatenated_sequences(x, MASK * 2)[0],
+    "align": lambda x: quadrat.align(OFFSETS, x.flatten(0, 1)[:5], pad_to_multiple_of=4).values[0],
+    "take": lambda x: tokens.take(x, torch.tensor(PICKED)),
+    "take of two dimensions": lambda x: tokens.take(x, PLACES, 2),
+    "put": lambda x: tokens.put(x, PLACES, (6,)),
+    "put in two dimensions": lambda x: tokens.put(x, PLACES, (2, 3)),
 }
 
 

@@ -7,7 +7,6 @@ import torch
 
 import quadrat
 from quadrat.batching.token_budget import usual_sampler
-from quadrat.bert_padding import pad_input
 
 
 def test_reprs():
@@ -78,7 +77,6 @@ def masked(**options):
         (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
         (TypeError, lambda: quadrat.pad(["abc"]), "row 0 is the str 'abc': .* tokenize text first$"),
         (TypeError, lambda: quadrat.evaluation.without_padding(5), "compute_metrics must be a function, not 5"),
-        (TypeError, lambda: pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2), "batch must be an int, not 2.0"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=2049), "does not fit the dtype float16; give 2049.0"),
         (OverflowError, lambda: quadrat.pad(BYTES, padding_value=-100), "does not fit the dtype torch.float8_e4m3fn"),

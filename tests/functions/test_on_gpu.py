@@ -14,11 +14,12 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat import bert_padding
 from quadrat.config import show_config
+from quadrat.ops.tokens import layout_of, put, take
 from quadrat.support import gpu as launcher
 from quadrat.support import tensors
-from support import flash, samples
+from support import samples
+from support.kept_tokens import CHECKS
 from support.on_device import (
     check_flatten,
     check_gather,
@@ -28,13 +29,11 @@ from support.on_device import (
     emulated_launches,
     ragged_rows,
 )
-from support.varlen import CHECKS
 
 RAGGED, OPS = ("offsets", "take", "ragged"), ("_device", "_tokens", "pad", "unpad")
 MODULES = [
     *(importlib.import_module(f"quadrat.ragged.{name}") for name in RAGGED),
     *(importlib.import_module(f"quadrat.ops.{name}") for name in OPS),
-    importlib.import_module("quadrat.varlen.bert_padding"),
     tensors,
 ]
 
@@ -211,8 +210,9 @@ def test_as_the_oracles(check: Any, data: Any) -> None:
 def test_waits_once_for_a_mask(mask: Any) -> None:
     hidden = torch.randn(3, 4, 2)
     with gpu(), emulated_launches() as names, waits() as seen:
-        tokens, indices, *_ = bert_padding.unpad_input(hidden, mask)
-        back = bert_padding.pad_input(tokens, indices, 3, 4)
+        indices = layout_of(mask).indices
+        tokens = take(hidden, indices, 2)
+        back = put(tokens, indices, (3, 4))
     assert seen == ["tolist"]
     assert names == ["mask_layout", "take_tokens", "take_tokens"]
     assert torch.equal(back, torch.where(mask[..., None] != 0, hidden, 0))
@@ -223,18 +223,9 @@ def test_waits_once_for_a_mask(mask: Any) -> None:
     assert torch.equal(rows.values, tokens)
 
 
-def test_waits_once_for_concatenated_sequences() -> None:
-    lengths = torch.tensor([[2, 1, 0, 0], [4, 0, 0, 0]])
-    hidden = torch.randn(2, 4, 3)
-    with gpu(), waits() as seen:
-        got = bert_padding.unpad_input_for_concatenated_sequences(hidden, lengths)
-    assert seen == ["tolist"]
-    flash.assert_same(got, flash.unpad_input_for_concatenated_sequences(hidden, lengths))
-
-
 def test_indices_that_are_no_tokens() -> None:
     with gpu():
-        taken = bert_padding.index_first_axis(torch.arange(1.0, 4.0), torch.tensor([2, -1, 3, 0]))
+        taken = take(torch.arange(1.0, 4.0), torch.tensor([2, -1, 3, 0]))
     assert taken.tolist() == [3, 0, 0, 1]
 
 

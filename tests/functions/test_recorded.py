@@ -12,24 +12,19 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import quadrat
-from quadrat import bert_padding
 from support import isolated, memoryless
 
 HIDDEN = torch.randn(2, 3, 2)
 MASK = torch.tensor([[1, 1, 0], [0, 1, 0]])
 FLAT = HIDDEN.reshape(6, 2)
 OFFSETS = torch.tensor([0, 2, 6])
-INDICES, LENGTHS = torch.tensor([0, 2]), torch.tensor([1, 3])
+LENGTHS = torch.tensor([1, 3])
 BOUNDS = OFFSETS.numpy()
 RAGGED = (FLAT, OFFSETS)
-align = quadrat.varlen.align
+align = quadrat.align
 
 # What is called, and with what.
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "index_first_axis": (bert_padding.index_first_axis, (FLAT, INDICES)),
-    "index_put_first_axis": (lambda *given: bert_padding.index_put_first_axis(*given, 6), (FLAT[:2], INDICES)),
-    "unpad_input": (lambda *given: bert_padding.unpad_input(*given)[0], (HIDDEN, MASK)),
-    "pad_input": (lambda *given: bert_padding.pad_input(*given, 2, 3), (FLAT[:2], INDICES)),
     "unpad by mask": (lambda hidden, mask: quadrat.unpad(hidden, mask=mask).values, (HIDDEN, MASK)),
     "unpad by lengths": (lambda hidden, lengths: quadrat.unpad(hidden, lengths=lengths).values, (HIDDEN, LENGTHS)),
     "unpad to a total": (

@@ -262,7 +262,7 @@ def test_losses_of_joined_rows_are_those_before_they_were_filled(kind):
     plan = ShapePlan([(8, 600)], padded=False, longest=60)
     losses = [model(**one(ROWS)).loss for one in (collator, FixedShapes(collator, plan))]
     torch.testing.assert_close(losses[1], losses[0])
-    assert quadrat.varlen.check_packing(model, FixedShapes(collator, plan))
+    assert quadrat.check_packing(model, FixedShapes(collator, plan))
 
 
 def rows_alone(module, query, key, value, *_, cu_seq_lens_q, **options):

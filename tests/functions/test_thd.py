@@ -80,13 +80,13 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
         "position_ids_start": start,
         "continue_positions": continues,
     }
-    made = quadrat.varlen.align(bounds, *columns, **options)
+    made = quadrat.align(bounds, *columns, **options)
     assert_alike(made, expected)
     how = aligned.Placement(multiple, options["total_length"], start, continues)
     assert_alike(aligned.align_on_device(bounds, columns, how, fills), expected)
     plain = [column for column in columns if column.dtype != torch.bfloat16]
     if len(plain) == len(columns):
-        arrays = quadrat.varlen.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
+        arrays = quadrat.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
         assert all(isinstance(one, (int, tuple, np.ndarray)) for one in arrays)
         again = [tuple(map(torch.from_numpy, arrays.values)), *arrays[1:]]
         assert_alike(
@@ -95,7 +95,7 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
 
 
 def test_begins_where_the_first_sequence_does():
-    made = quadrat.varlen.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
+    made = quadrat.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
     assert made.values[0].tolist() == [1, 2, 0]
     assert made.cu_seqlens.tolist() == [0, 2]
 
@@ -118,7 +118,7 @@ def test_begins_where_the_first_sequence_does():
 )
 def test_align_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
-        quadrat.varlen.align(np.array(bounds), np.arange(5), **options)
+        quadrat.align(np.array(bounds), np.arange(5), **options)
 
 
 @pytest.mark.parametrize("gradient", [False, True])
@@ -135,15 +135,15 @@ def test_align_refuses(bounds, options, error, words):
 def test_align_refuses_padding(dtype, value, error, gradient):
     column = torch.ones(3, dtype=dtype, requires_grad=gradient)
     with pytest.raises(error, match="padding_value"):
-        quadrat.varlen.align(torch.tensor([0, 3]), column, pad_to_multiple_of=2, padding_value=value)
+        quadrat.align(torch.tensor([0, 3]), column, pad_to_multiple_of=2, padding_value=value)
 
 
 def test_refuses_a_column_that_is_a_list():
     with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
-        quadrat.varlen.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
+        quadrat.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
 
 
 @pytest.mark.parametrize("bounds", [(0, 3), range(0, 4, 3), None, memoryview(b"abc")])
 def test_refuses_boundaries_that_are_no_array(bounds):
     with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
-        quadrat.varlen.align(bounds, torch.ones(3), pad_to_multiple_of=2)
+        quadrat.align(bounds, torch.ones(3), pad_to_multiple_of=2)

@@ -30,7 +30,7 @@ CALLS = {
     "mask_tokens": lambda rows: quadrat.mask_tokens(rows[0], **_MASKING),
     "special ids": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), special_ids=rows[0], **_MASKING),
     "row keys": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), row_keys=rows[0], rng="philox", **_MASKING),
-    "align": lambda rows: quadrat.varlen.align(rows[0], quadrat.pad(_PADDED).reshape(-1), pad_to_multiple_of=4),
+    "align": lambda rows: quadrat.align(rows[0], quadrat.pad(_PADDED).reshape(-1), pad_to_multiple_of=4),
     "pack": lambda rows: quadrat.batching.plan_packs(rows[0], 16),
     "token budget": lambda rows: list(quadrat.TokenBudgetBatchSampler(rows[0], 64)),
     "lengths": lambda rows: quadrat.lengths({"input_ids": rows}),

@@ -44,7 +44,6 @@ def unknown(monkeypatch):
     ("name", "options", "compared"),
     [
         ("DataCollatorWithPadding", {"deferred": True}, 12),
-        ("DataCollatorWithPadding", {"trim": True}, 12),
         ("DataCollatorForTokenClassification", {"padding_free": True}, 0),
         ("DataCollatorForLanguageModeling", {"rng": "philox"}, 0),
     ],

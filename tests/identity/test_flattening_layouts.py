@@ -54,7 +54,7 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
     weights = np.array([i for row in rows for i in row["weights"]], np.float32 if framework == "pt" else np.float64)
     aligned, multiple = layout["align_to"] is not None, layout.get("pad_to_multiple_of") or 1
     places = [-(-length // (layout["align_to"] or 1)) * (layout["align_to"] or 1) for length in lengths]
-    made = quadrat.varlen.align(
+    made = quadrat.align(
         bounds, ids, labels, weights,
         pad_to_multiple_of=layout["align_to"] or 1,
         total_length=layout.get("total_length") or -(-sum(places) // multiple) * multiple,

@@ -70,7 +70,6 @@ def test_as_in_transformers(name, framework, by_option):
         ("DataCollatorForTokenClassification", {"padding_free": True}),
         ("DataCollatorWithFlattening", {"align_to": 4}),
         ("DataCollatorWithPadding", {"pad_values": {"words": -1}}),
-        ("DataCollatorWithPadding", {"trim": True}),
         ("DataCollatorWithPadding", {"join_columns": ("words",)}),
         ("DataCollatorForTokenClassification", {"dtypes": {"words": "float16"}}),
     ],

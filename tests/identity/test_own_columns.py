@@ -268,7 +268,6 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     ({"dtypes": {"x": "int8"}}, [{**ROW, "x": 1}, {**ROW, "x": 300}], "'x', row 1 holds a number that int8 does not"),
     ({"dtypes": {"x": "uint8"}}, [{**ROW, "x": [1, -1]}], "'x', row 0 holds a number that uint8 does not"),
     ({"dtypes": {"x": "int64"}}, [{**ROW, "x": 0.5}], "'x' holds torch.float32, which does not convert to int64"),
-    ({**PAD, "pad_axes": {"x": -1}, "trim": True}, [{**ROW, "x": IMAGE}], "trim cannot cut"),
 ]  # fmt: skip
 
 
@@ -288,8 +287,6 @@ def test_options_that_change_and_what_is_sent():
     assert collator(features).to("cpu")["x"].shape == (4, 3)
     collator.dtypes = {"x": torch.bfloat16}
     assert collator(features).to("cpu")["x"].dtype == torch.bfloat16
-    collator.deferred, collator.trim = False, True
-    assert collator([{**ROW, "attention_mask": [1, 0], "x": IMAGE[:, :2]}])["x"].shape == (2, 2)
 
 
 def test_weights_of_grids():

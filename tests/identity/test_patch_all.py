@@ -6,7 +6,6 @@ import sys
 import warnings
 
 import pytest
-from transformers.pipelines.base import Pipeline
 
 import quadrat
 from quadrat.integration.patch_datasets import DATASETS
@@ -29,7 +28,6 @@ def before():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
         quadrat.patch().undo()
-        quadrat.patch_transformers(pipelines=True).undo()  # imports sentence-transformers
     made = picture()
     yield made
     assert picture() == made
@@ -79,23 +77,14 @@ def test_what_is_not_installed_is_left_out_or_asked_for(missing, before, monkeyp
             quadrat.patch(**{name: True})
         assert caught.value.name == missing
         quadrat.patch(**{name: False}).undo()
-    if missing == "transformers":
-        with pytest.raises(ModuleNotFoundError, match="needs transformers"):
-            quadrat.patch(pipelines=True)
     monkeypatch.undo()
 
 
 def test_the_options_of_transformers(before):
-    original = Pipeline.get_iterator
-    with quadrat.patch(pipelines=True):
-        assert Pipeline.get_iterator is not original
-    assert Pipeline.get_iterator is original
-    with quadrat.patch(attention=False, feature_extractors=False), quadrat.patch_transformers():
+    with quadrat.patch(feature_extractors=False), quadrat.patch_transformers():
         found = replaced(before)
-    with quadrat.patch(attention=False, feature_extractors=False):
-        assert {name for _, name in found - replaced(before)} >= {"_get_unpad_data", "pad"}
-    with pytest.raises(ValueError, match="pipelines=True patches transformers: leave out transformers=False"):
-        quadrat.patch(transformers=False, pipelines=True)
+    with quadrat.patch(feature_extractors=False):
+        assert {name for _, name in found - replaced(before)} == {"pad"}
 
 
 def test_within_others_and_undone_in_any_order(before):

@@ -210,11 +210,6 @@ def test_what_it_cannot_do(tmp_path):
         ValueError, match=r"planned already: to have other batches, make the Trainer anew \(in a notebook"
     ):
         quadrat.batch_by_tokens(trainer)
-    other = trainer_of(tmp_path, rows())
-    quadrat.batch_by_tokens(other, evaluation=True)
-    other.train_dataset = rows()
-    with pytest.raises(ValueError, match="evaluates by length already: to have other batches, make the Trainer anew"):
-        quadrat.batch_by_tokens(other, evaluation=True)
 
 
 class Shuffles(Noting):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from transformers.models.lfm2 import modeling_lfm2
 
 import quadrat
-from quadrat.varlen import check_packing
+from quadrat import check_packing
 from support.tiny_models import tiny
 
 Flattening = quadrat.DataCollatorWithFlattening

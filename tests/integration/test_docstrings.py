@@ -4,16 +4,12 @@ import doctest
 import importlib
 import inspect
 import re
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import quadrat
-from quadrat import bert_padding
-from support import flash
 from support.public import EVERYWHERE
 
 PACKAGE = Path(quadrat.__file__).parent
@@ -25,16 +21,6 @@ MODULES = sorted(
 NEEDS = {"trl": ("quadrat.trl", "quadrat.integration.patch_trl"), "ray": ("quadrat.data.ray",)}
 
 
-@pytest.fixture
-def flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module with the functions of flash-attn stands in for it."""
-    package, module = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
-    vars(module).update({name: getattr(flash, name, getattr(bert_padding, name)) for name in bert_padding.__all__})
-    vars(package)["bert_padding"] = module
-    monkeypatch.setitem(sys.modules, "flash_attn", package)
-    monkeypatch.setitem(sys.modules, "flash_attn.bert_padding", module)
-
-
 def examples(value: Any, name: str) -> list[doctest.DocTest]:
     """The docstrings with examples. Each has a namespace of its own: an example imports what it needs."""
     found = doctest.DocTestFinder().find(value, name, globs={})
@@ -42,9 +28,7 @@ def examples(value: Any, name: str) -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "quadrat.integration.patch_attention":
-        request.getfixturevalue("flash_attn")
+def test_examples_run_as_printed(name: str) -> None:
     for package, modules in NEEDS.items():
         if name.startswith(modules):
             pytest.importorskip(package, reason=f"{package}, which the examples use, is not installed")
@@ -60,8 +44,7 @@ def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> N
 
 
 def test_public_names_have_examples() -> None:
-    places = {**EVERYWHERE, **dict.fromkeys(bert_padding.__all__, "quadrat.bert_padding")}
-    names = {name: getattr(importlib.import_module(place), name) for name, place in places.items()}
+    names = {name: getattr(importlib.import_module(place), name) for name, place in EVERYWHERE.items()}
     assert [name for name, value in names.items() if not examples(value, name)] == []
     # Modules that are public themselves, with one or two names each.
     public = {f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo")}

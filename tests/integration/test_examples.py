@@ -29,7 +29,6 @@ RUNS = [
         "The columns are identical, and the second time nothing was computed.",
     ),
     ("embeddings.py", ("--per-package", 20), "The embeddings are the same, to rounding."),
-    ("flex_attention.py", FEW, "Equal losses at all 3 steps"),
     ("padding_free.py", FEW, "Equal losses at all 3 steps"),
     ("vision_language.py", ("--rows", 8, "--steps", 2), "Equal losses at all 2 steps"),
     ("threads.py", ("--batches", 12, "--rows", 4), "All batches are identical.\n"),

@@ -5,7 +5,6 @@ import transformers.modeling_flash_attention_utils
 import transformers.trainer
 
 import quadrat
-from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_datasets import DATASETS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.patch_transformers import TRANSFORMERS
@@ -14,7 +13,7 @@ from support.patched import picture
 
 pytestmark = pytest.mark.slow
 
-SWITCHES = (TRANSFORMERS, TOKENIZERS, ATTENTION, DATASETS)
+SWITCHES = (TRANSFORMERS, TOKENIZERS, DATASETS)
 
 
 def interrupt():
@@ -28,7 +27,7 @@ def undo_all():
 
 
 def patch():
-    return quadrat.patch_transformers(attention=True)
+    return quadrat.patch_transformers()
 
 
 @pytest.fixture

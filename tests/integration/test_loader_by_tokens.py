@@ -143,11 +143,9 @@ def test_what_it_cannot_do(options, error, said):
         quadrat.batch_by_tokens(loader_of(LENGTHS, **options))
 
 
-def test_what_it_does_once_and_not_in_an_evaluation():
+def test_what_it_does_once():
     with pytest.raises(ValueError, match=r"planned already: .* make the loader anew"):
         quadrat.batch_by_tokens(quadrat.batch_by_tokens(loader_of(LENGTHS)))
-    with pytest.raises(ValueError, match="map_by_length computes"):
-        quadrat.batch_by_tokens(loader_of(LENGTHS), evaluation=True)
 
 
 @pytest.mark.slow

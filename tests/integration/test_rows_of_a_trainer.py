@@ -1,4 +1,4 @@
-"""What rows take in a Trainer's batches: rows that were stored padded, with and without trim, and multiple choice."""
+"""What rows take in a Trainer's batches: rows that were stored padded, and multiple choice."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,16 +6,10 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from transformers import (
-    BertForMaskedLM,
-    BertForMultipleChoice,
-    T5Config,
-    T5ForConditionalGeneration,
-    default_data_collator,
-)
+from transformers import BertForMultipleChoice
 
 import quadrat
-from quadrat.integration.rows import group_by_row_lengths, row_lengths, trim_batches
+from quadrat.integration.rows import group_by_row_lengths, row_lengths
 from support.strategies import make_tokenizer
 from support.trainer import tiny, trainer_of
 
@@ -34,15 +28,11 @@ def stored(**more: Any) -> Any:
     return datasets.Dataset.from_list(rows)
 
 
-def computed(shapes: list[tuple[int, ...]]) -> int:
-    return sum(torch.Size(shape).numel() for shape in shapes)
-
-
 def test_stored_padding_is_named_and_computed(tmp_path):
     """A budget bounds what is computed: rows that are padded on disk take what they take there."""
     trainer = trainer_of(tmp_path, stored())
     made = quadrat.batch_by_tokens(trainer, 5 * WIDTH)
-    assert "Rows are stored padded to 60 tokens, and computed so: map without padding, or trim" in str(made)
+    assert "Rows are stored padded to 60 tokens: map without padding." in str(made)
     assert made.stored == WIDTH
     trainer.train()
     assert {shape[1] for shape in trainer.trained} == {WIDTH}
@@ -51,93 +41,41 @@ def test_stored_padding_is_named_and_computed(tmp_path):
     assert quadrat.batch_by_tokens(trainer_of(tmp_path, plain)).stored == 0
 
 
-@pytest.mark.parametrize("collator", ["quadrat", "own", "itself", "default"])
-def test_trimmed_batches_by_tokens(tmp_path, collator):
-    """With as many tokens as a usual batch has: those that are not masked."""
-    of_kind = {
-        "own": lambda rows: {name: torch.tensor([row[name] for row in rows]) for name in rows[0]},
-        "itself": quadrat.DataCollatorWithPadding(TOKENIZER, trim=True),
-        "default": default_data_collator,
-    }
-    trainer = trainer_of(tmp_path, stored(), of_kind.get(collator))
-    made = quadrat.batch_by_tokens(trainer, trim=collator != "itself")
-    assert made.stored == 0
-    assert made.max_tokens < 8 * WIDTH / 3
-    assert "stored" not in str(made)
-    trainer.train()
-    assert all(rows * width <= made.max_tokens for rows, width in trainer.trained)
-    assert sum(SIZES) <= computed(trainer.trained) < 1.35 * sum(SIZES)
-    assert sum(rows for rows, _ in trainer.trained) == len(SIZES)
-    trainer.evaluate(stored().select(range(2)))
-    assert trainer.evaluated == [(2, max(SIZES[:2]) if collator == "itself" else WIDTH)]  # trim is for training
-
-
-def test_trimmed_batches_have_the_losses_of_whole_ones(tmp_path):
-    found = []
-    for trim in (False, True):
-        torch.manual_seed(0)
-        trainer = trainer_of(tmp_path, stored())
-        if trim:
-            trim_batches(trainer)
-        trainer.train()
-        trainer.evaluate(stored().select(range(2)))
-        found.append(trainer)
-    whole, trimmed = found
-    assert {width for _, width in whole.trained} == {WIDTH}
-    assert {width for _, width in trimmed.trained} <= {*SIZES}
-    assert trimmed.evaluated == whole.evaluated == [(2, WIDTH)]
-    assert len(trimmed.losses) == len(whole.losses) > 8
-    torch.testing.assert_close(trimmed.losses, whole.losses, rtol=1e-3, atol=1e-4)
-    assert trimmed.losses[0] == pytest.approx(whole.losses[0], abs=1e-6)
-
-
-def test_a_few_shapes_of_trimmed_batches(tmp_path):
-    trainer = trainer_of(tmp_path, stored())
-    quadrat.batch_by_tokens(trainer, 320, shapes=2, trim=True)
-    trainer.train()
-    assert len(set(trainer.trained)) <= 2
-    assert max(width for _, width in trainer.trained) == 40
-
-
 def group(trainer: Any) -> None:
     new = hasattr(trainer.args, "train_sampling_strategy")
     setattr(trainer.args, *(("train_sampling_strategy", "group_by_length") if new else ("group_by_length", True)))
 
 
-@pytest.mark.parametrize("kind", ["trimmed", "whole", "own lengths", "labels", "choices"])
+@pytest.mark.parametrize("kind", ["whole", "own lengths", "choices"])
 def test_rows_that_a_trainer_groups_by_length(tmp_path, kind):
     """A sampler of length groups goes by what is computed; the lengths of a column, and rows as they are, stay."""
     data = stored(**({"length": 3} if kind == "own lengths" else {}))
-    if kind == "labels":  # that count
-        data = data.map(lambda row: {"labels": row["input_ids"]})
     if kind == "choices":
         data = datasets.Dataset.from_list(
             [{"input_ids": [[5] * size, [5]], "labels": row % 2} for row, size in enumerate(SIZES)]
         )
     trainer, said = trainer_of(tmp_path, data, model=tiny(BertForMultipleChoice) if kind == "choices" else None), []
     group(trainer)
-    group_by_row_lengths(trainer, said.append, trim=kind not in {"whole", "choices"})
-    expected = {"trimmed": SIZES, "own lengths": [3] * 65, "choices": [2 * size for size in SIZES]}
+    group_by_row_lengths(trainer, said.append)
+    expected = {"own lengths": [3] * 65, "choices": [2 * size for size in SIZES]}
     for _ in range(2):
         assert [*trainer._get_train_sampler().lengths] == expected.get(kind, [WIDTH] * 65)
-    why = "rows are grouped by the lengths of Trainer: row 0: labels of masked tokens are not -100"
-    assert [line.startswith(why) for line in said] == [True] * (kind == "labels"), "once"
+    assert said == []
 
 
-@pytest.mark.parametrize("trim", [False, True])
 @pytest.mark.parametrize("multiple_of", [None, 8])
-def test_multiple_choice(tmp_path, multiple_of, trim):
+def test_multiple_choice(tmp_path, multiple_of):
     """An example takes its longest choice, as often as it has choices."""
     choices = [[SIZES[(3 * row + choice) % 64] for choice in range(4)] for row in range(48)]
     rows = []
     for row, sizes in enumerate(choices):
         padded = [padded_row(row, size) for size in sizes]
-        kept = slice(None) if trim else slice(max(sizes))
+        kept = slice(max(sizes))
         rows.append({name: [one[name][kept] for one in padded] for name in ("input_ids", "attention_mask")})
         rows[-1]["label"] = row % 4
     collator = quadrat.DataCollatorForMultipleChoice(TOKENIZER, pad_to_multiple_of=multiple_of)
     trainer = trainer_of(tmp_path, datasets.Dataset.from_list(rows), collator, tiny(BertForMultipleChoice))
-    made = quadrat.batch_by_tokens(trainer, trim=trim)
+    made = quadrat.batch_by_tokens(trainer)
     real = sum(4 * max(sizes) for sizes in choices)
     assert real / 48 * 8 * 0.8 < made.max_tokens < real / 48 * 8 * 1.8
     assert made.steps < 2 * made.steps_before
@@ -176,53 +114,11 @@ def test_pairs_of_an_encoding_and_a_label(tmp_path):
         quadrat.batch_by_tokens(trainer_of(tmp_path, deep, collate))
 
 
-def test_collators_that_make_labels_or_have_a_decoder(tmp_path):
-    """Labels that are stored with padding do not count where they are made anew, or are those of a decoder."""
-    copied = datasets.Dataset.from_list(
-        [{**padded_row(row, size), "labels": padded_row(row, size)["input_ids"]} for row, size in enumerate(SIZES)]
-    )
-    trainer = trainer_of(tmp_path, copied)
-    with pytest.raises(ValueError, match="row 0: labels of masked tokens are not -100"):
-        quadrat.batch_by_tokens(trainer, trim=True)
-    collator = quadrat.DataCollatorForLanguageModeling(TOKENIZER, mlm_probability=0.5)
-    trainer = trainer_of(tmp_path, copied, collator, tiny(BertForMaskedLM))
-    assert row_lengths(trainer, copied, trim=True).tolist() == SIZES
-    quadrat.batch_by_tokens(trainer, trim=True)
-    trainer.train()
-    assert computed(trainer.trained) < 1.35 * sum(SIZES)
-    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
-    model = T5ForConditionalGeneration(T5Config(vocab_size=400, **sizes))
-    trainer = trainer_of(tmp_path, copied, default_data_collator, model)
-    quadrat.batch_by_tokens(trainer, trim=True)
-    trainer.train()
-    assert computed(trainer.trained) < 1.35 * sum(SIZES)
-
-
-def test_what_cannot_be_trimmed(tmp_path):
+def test_a_collator_that_pads_to_one_length(tmp_path):
     constant = quadrat.DataCollatorWithPadding(TOKENIZER, padding="max_length", max_length=WIDTH)
     plain = [{"input_ids": [5] * size, "labels": 0} for size in SIZES]
-    with pytest.raises(
-        ValueError, match=r"pads each row to one length \(padding='max_length'\).*padding=True, or trim"
-    ):
+    with pytest.raises(ValueError, match=r"pads each row to one length \(padding='max_length'\).*padding=True"):
         quadrat.batch_by_tokens(trainer_of(tmp_path, plain, constant))
-    trainer = trainer_of(tmp_path, plain, constant)
-    made = quadrat.batch_by_tokens(trainer, trim=True)
-    trainer.train()
-    assert all(rows * width <= made.max_tokens < 8 * WIDTH for rows, width in trainer.trained)
-    with pytest.raises(ValueError, match="joins rows has no columns of padding to trim"):
-        quadrat.batch_by_tokens(trainer_of(tmp_path, plain, quadrat.DataCollatorWithFlattening()), trim=True)
-    deferred = quadrat.DataCollatorWithPadding(TOKENIZER, deferred=True)
-    with pytest.raises(TypeError, match="deferred=True trims its batches itself: give it trim=True"):
-        quadrat.batch_by_tokens(trainer_of(tmp_path, stored(), deferred), trim=True)
-
-
-def test_evaluation_by_the_tokens_of_the_collator(tmp_path):
-    """Of trimmed batches, by what is not masked."""
-    trainer = trainer_of(tmp_path, stored(), quadrat.DataCollatorWithPadding(TOKENIZER, trim=True), None)
-    trainer.args.per_device_eval_batch_size = 1
-    quadrat.batch_by_tokens(trainer, evaluation=True)
-    trainer.evaluate(stored())
-    assert [width for _, width in trainer.evaluated] == sorted(SIZES, reverse=True)
 
 
 @pytest.mark.parametrize("reference", [False, True])

@@ -15,17 +15,17 @@ from transformers import Wav2Vec2Processor
 from quadrat.collators._base import Collator
 from quadrat.data import arrow, iterable
 from quadrat.installed import behaviour, imitated
-from quadrat.integration import patch_attention
 from quadrat.integration.patch_datasets import DATASETS
-from quadrat.integration.patch_transformers import ATTENTION, FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
+from quadrat.integration.patch_transformers import FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
+from quadrat.integration.table import rows
 from quadrat.planning import padded
 from quadrat.support import generators, kinds
 from support.isolated import words
 from support.patched import everything_patched
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
-SWITCHES = [TRANSFORMERS, TOKENIZERS, FEATURE_EXTRACTORS, ATTENTION, DATASETS]
-# Each with its arguments; a string names an original function of transformers.
+SWITCHES = [TRANSFORMERS, TOKENIZERS, FEATURE_EXTRACTORS, DATASETS]
+# Each with its arguments.
 TRIALS = [
     (behaviour.zero_is_a_seed,),
     (behaviour.makes_fitting_generators,),
@@ -39,14 +39,12 @@ TRIALS = [
     (behaviour.numpy_ints_are_labels, "pt"),
     (behaviour.counting_copies_the_vocabulary,),
     (imitated._makes_batches, "pt"),
-    (imitated.changed, imitated.TABLE["DataCollatorWithPadding"]),
+    (imitated.changed, rows()["DataCollatorWithPadding"]),
     (padded._keeps_numpy_numbers,),
     (generators._torch_is_known, torch.float32),
     (generators._numpy_is_known,),
     (generators._python_is_known,),
     (kinds.torch_has, kinds.INT32),
-    (patch_attention._gives_tensors, "_get_unpad_data", 1),
-    (patch_attention._gives_tensors, "_unpad_input", 2),
     (arrow.look_as, "torch", (), pa.list_(pa.int64())),
     (iterable._are_equal,),
 ]
@@ -91,8 +89,6 @@ def looking_for_twins():
 def test_a_trial_runs_the_original_code(trial):
     trial, *arguments = trial
     with everything_patched():  # which loads what is loaded once
-        originals = {swap.original.__name__: swap.original for swap in ATTENTION._swaps}
-        arguments = [originals.get(one, one) if isinstance(one, str) else one for one in arguments]
         expected = trial(*arguments)
     getattr(trial, "cache_clear", lambda: None)()
     with looking_for_twins() as found:

@@ -11,9 +11,8 @@ from hypothesis import given
 import oracles
 from quadrat import _core
 from quadrat.support import columns as ingest
-from quadrat.support import kinds, memory
+from quadrat.support import memory
 from quadrat.support.columns import BatchLayout
-from support.compiled import host
 from support.ingest import INT64, columns_of
 
 KINDS = _core.kinds
@@ -227,30 +226,6 @@ def test_chains(completions, prompts, multiple, data):
     if longest > 1:
         failure = columns.run(STEPS, {"ids": -7}, memory.interop(), False, layout._replace(total=longest - 1))
         assert isinstance(failure, tuple)
-
-
-@given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(SIDES), seed=st.integers(0, 99))
-def test_count_on_as_the_oracle(guarded, *, lengths, extra, side, seed):
-    width = max(lengths, default=0) + extra
-    out = guarded("int64", (len(lengths), width))
-    out.array[:] = np.random.default_rng(seed).integers(-(2**62), 2**62, out.array.shape)
-    expected, sizes = out.array.copy(), np.array(lengths, np.int64)
-    oracles.count_on(lengths, side, expected)
-    assert host.count_on((sizes.ctypes.data, len(lengths)), width, side == "left", out.address) is None
-    assert out.holds(expected)
-
-
-@pytest.mark.parametrize("kind", ["bool", "float16", "float32", "float64"])
-@given(rows=st.integers(0, 3), width=st.integers(0, 20) | st.just(65), causal=st.booleans(), seed=st.integers(0, 99))
-def test_document_mask_as_the_oracle(guarded, kind, *, rows, width, causal, seed):
-    documents = np.random.default_rng(seed).integers(0, 3, (rows, width))
-    hidden, seen = (False, True) if kind == "bool" else (float(np.finfo(kind).min), 0.0)
-    values = np.array([kinds.bits_of(one, KINDS.index(kind)) for one in (hidden, seen)], np.uint64)
-    out, expected = guarded(kind, (rows, width, width)), np.empty((rows, width, width), kind)
-    oracles.document_mask(documents, causal=causal, hidden=hidden, seen=seen, out=expected)
-    places = documents.ctypes.data, rows, width, causal, expected.itemsize, values.ctypes.data
-    assert host.document_mask(*places, out.address) is None
-    assert out.holds(expected)
 
 
 @given(st.lists(PARTS, max_size=5), st.integers(0, 7), st.booleans(), st.booleans())

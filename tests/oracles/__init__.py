@@ -7,4 +7,4 @@ function that it implements, or does what several of them do.
 from oracles.batches import *  # noqa: F403
 from oracles.draws import *  # noqa: F403
 from oracles.rows import *  # noqa: F403
-from oracles.varlen import *  # noqa: F403
+from oracles.trees import *  # noqa: F403

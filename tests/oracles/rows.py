@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -46,23 +45,6 @@ def attention_mask(lengths: Sequence[int], side: str, out: Array) -> None:
         for position in range(width):
             inside = position < length if side == "right" else position >= width - length
             out[row, position] = 1 if inside else 0
-
-
-def count_on(lengths: Sequence[int], side: str, out: Array) -> None:
-    """Pad the rows in `out`, `[rows, width]`: count on from the last number of each, or from 0 on before its first."""
-    width = out.shape[1]
-    for row, length in enumerate(lengths):
-        first = length if side == "right" else 0
-        last = out[row, length - 1] if side == "right" and length else -1
-        for position in range(first, first + width - length):
-            out[row, position] = last = last + 1
-
-
-def document_mask(documents: Array, *, causal: bool, hidden: Any, seen: Any, out: Array) -> None:
-    """Write to `out`, `[rows, width, width]`, which tokens of its document each sees; 0 is the number of padding."""
-    for row, query, key in np.ndindex(out.shape):
-        same = documents[row, query] == documents[row, key] != 0
-        out[row, query, key] = seen if same and (key <= query or not causal) else hidden
 
 
 def unpad(padded: Array, offsets: Sequence[int], side: str, out: Array) -> None:
@@ -177,3 +159,10 @@ def word_starts(places: Array, special: Array, words: Array) -> None:
             words[i] = 1 if place[0] != end_before or (i > 0 and special[i - 1] == 1) else 0
         else:
             words[i] = 1 if i == 0 or place != places[i - 1] or special[i - 1] != 0 else 0
+
+
+def fill_ends(start: Sequence[int], lengths: Sequence[int], value: Any, out: Array) -> None:
+    """Write `value` to flat `out` behind each row: row i begins at `start[i]`, its place ends at `start[i + 1]`."""
+    for row, length in enumerate(lengths):
+        for place in range(start[row] + length, start[row + 1]):
+            out[place] = value

@@ -38,7 +38,6 @@ OTHERS = {"tokenizer", "collator", "shm-size", "size", "tokenizer_object"}
 OTHERS |= {"dimension", "FlashAttention", "NumPy", "NaN", "RoPE"}
 OTHERS |= {"watch.report"}  # called in a process that is started
 OTHERS |= {"TruncationStrategy"}  # in lines of transformers
-OTHERS |= {"output_value"}  # an argument of sentence-transformers
 
 
 def found(name: str) -> Any:

@@ -11,7 +11,7 @@ PURE = {"isinstance", "len", "type", "callable", "all", "any"}
 CODE = """
 import numpy, torch
 import quadrat
-from quadrat.varlen import align
+from quadrat import align
 
 print(__debug__)
 padded = torch.tensor([[5, 6, 0], [0, 7, 0]])

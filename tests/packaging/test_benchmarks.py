@@ -44,7 +44,7 @@ def run(*arguments):
 
 def test_imports_close_no_circle():
     assert set().union(*GRAPH.values()) <= set(MODULES)
-    assert GRAPH["benchmarks.cases.varlen"] >= {"benchmarks.gpu", "benchmarks.measure"}
+    assert GRAPH["benchmarks.cases.cuda"] >= {"benchmarks.gpu", "benchmarks.measure"}
     TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names them
 
 
@@ -125,7 +125,7 @@ def test_all_ways_make_the_same_tensors(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["batching", "unpad", "never_slower", "threads", "varlen"])
+@pytest.mark.parametrize("name", ["batching", "unpad", "never_slower", "threads"])
 def test_benchmarks_run(name, tmp_path):
     done = run("-m", "benchmarks", name, "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

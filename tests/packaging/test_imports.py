@@ -193,7 +193,7 @@ def test_stubs_give_names_as_they_are():
 
 
 def test_names_of_modules_are_found_for_those_who_look_at_the_top():
-    with pytest.raises(AttributeError, match=r"has no attribute 'align'; it is quadrat\.varlen\.align$"):
-        quadrat.align  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'plan_packs'; it is quadrat\.batching\.plan_packs$"):
+        quadrat.plan_packs  # noqa: B018
     with pytest.raises(ImportError):
-        exec("from quadrat import align")
+        exec("from quadrat import plan_packs")

@@ -71,7 +71,6 @@ def test_snippets_run_as_printed(page: str) -> None:
                 missing.add(error.name)
     if page == "docs/padding-free.md":
         assert torch.equal(names["back"], names["hidden"])
-        assert torch.equal(names["padded"][0, :2], names["tokens"][:2])
         names["back"].sum().backward()
     if missing:
         pytest.skip(f"some snippets need {', '.join(missing)}, which is not installed; the others ran")

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from pathlib import Path
-
 import tomllib
+from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import quadrat
 
 PACKAGE = str(Path(quadrat.__file__).parent)
 # After these the interpreter runs signal handlers, and nowhere else since Python 3.10.
-_RESUMES = {"RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE"}
+_RESUMES = {"RESUME", "JUMP_BACKWARD"}
 
 
 class Moments:

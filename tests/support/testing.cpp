@@ -62,8 +62,6 @@ void register_host_kernels(py::module_& m) {
     m.def("row_keys", by_address(&row_keys));
     m.def("separate_rows", by_address(&separate_rows));
     m.def("fill_ends", by_address(&fill_ends));
-    m.def("count_on", by_address(&count_on));
-    m.def("document_mask", by_address(&document_mask));
     m.def("cu_seqlens", by_address(&cu_seqlens));
     m.def(
         "philox_mask",

@@ -104,7 +104,7 @@ void register_constants(py::module_& m) {
                 Action::labels, Action::join, Action::shift, Action::positions, Action::sequences, Action::bounds,
                 Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,
                 Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks, Action::concat,
-                Action::pad_axes, Action::axes_mask, Action::row_numbers, Action::row_mask, Action::count_on);
+                Action::pad_axes, Action::axes_mask);
     QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
                 Fact::own_absent, Fact::own_set);
     QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper, Way::chain);

@@ -9,7 +9,6 @@
 
 #include "../../kernels/batches.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/document_blocks.hpp"
 #include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/order_rows.hpp"
 #include "../../kernels/pack_rows.hpp"
@@ -236,15 +235,6 @@ void register_kernels(py::module_& m) {
           "count"_a, "ranks"_a, array_arg("step_order"), array_arg("out"), WithoutGil());
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),
           "out"_a, "out_size"_a, WithoutGil());
-    m.def(
-        "document_blocks",
-        [](const Ints& offsets, std::int64_t total, std::array<std::int64_t, 2> reach, std::array<std::int64_t, 2> size,
-           std::array<Address, 4> out) {
-            const py::gil_scoped_release release;
-            return document_blocks(span_of(offsets), total, {reach[0], reach[1]}, {size[0], size[1]}, {out[0], out[1]},
-                                   {out[2], out[3]});
-        },
-        array_arg("offsets"), "total"_a, "reach"_a, "size"_a, "out"_a);
     m.def(
         "check_offsets",
         [](const Ints& offsets, std::int64_t size) {

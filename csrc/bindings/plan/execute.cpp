@@ -15,7 +15,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::count_on)) {
+        if (action < 0 || action > static_cast<int>(Action::axes_mask)) {
             throw py::value_error(message("no action has the number ", action));
         }
         parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
@@ -91,11 +91,7 @@ Output Execution::in_tokens(const Step& step) const {
         case Action::pad:
         case Action::mask:
         case Action::row_positions:
-        case Action::row_numbers:
-        case Action::count_on:
             return {padded(rows, layout_.width), step.kind};
-        case Action::row_mask:
-            return {{rows, 1, layout_.width, layout_.width}, step.kind};
         case Action::stack:
             return {padded(rows, column.max_length), step.kind};
         case Action::pad_own:
@@ -176,15 +172,6 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
             return cu_seqlens(span_of(sequences(columns_.at(step.index))), static_cast<std::int32_t*>(out));
         case Action::row_positions:
             return write_row_positions(step, extent, static_cast<std::int64_t*>(out));
-        case Action::row_numbers:
-            return number_tokens(step, extent, static_cast<std::int64_t*>(out));
-        case Action::row_mask:
-            return write_row_mask(step, extent, out);
-        case Action::count_on:
-            status = columns_.pad(step.index, out, Kind::int64, extent, layout_.side, py::int_(0));
-            return status ? quadrat::count_on(columns_.at(step.index).all_lengths(), extent, layout_.side,
-                                              static_cast<std::int64_t*>(out))
-                          : status;
         case Action::chain:
         case Action::chain_mask:
         case Action::chain_marks:

@@ -29,7 +29,7 @@ enum class Action : std::uint8_t {
     gaps,           // whether a place is padding; bool
     total,          // the length of the flat outputs, an int
     constant,       // what `values` has
-    row_positions,  // positions of the tokens of padded rows; int64
+    row_positions,  // where in its document each token of padded rows stands; int64
     // Of prompts and completions, see BatchLayout::completions: the rows of each completion, padded on the right, one
     // completion after the other; int64.
     chain,        // the tokens
@@ -41,11 +41,6 @@ enum class Action : std::uint8_t {
     // outputs are [rows, ...].
     pad_axes,
     axes_mask,  // of the elements in that, with the padded axes alone
-    // Of padded rows of documents, see documents.cpp; `values` has a tuple that begins with whether the column is their
-    // mask.
-    row_numbers,  // which document of its row a token is of, from 1 on, and 0 in the padding; int64
-    row_mask,     // which tokens each token sees: [rows, 1, width, width]; more: causal?, bits of hidden and of seen
-    count_on,     // rows padded by counting on; int64
 };
 
 struct Step {
@@ -144,15 +139,7 @@ private:
     Status write_places(const Step& step, std::int64_t extent, void* out) const;
     Status place_rows(const Step& step, std::int64_t extent, void* out) const;
     bool has_room(const Column& column) const;
-    // Padded rows of documents: see documents.cpp.
-    bool is_mask(const Step& step) const {
-        const py::handle how = value(step);
-        return how && PyTuple_Check(how.ptr()) && PyTuple_GET_ITEM(how.ptr(), 0) == Py_True;
-    }
-    Status number_rows(const Step& step, std::int64_t extent, std::int64_t* out) const;
-    Status number_tokens(const Step& step, std::int64_t extent, std::int64_t* out) const;
     Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
-    Status write_row_mask(const Step& step, std::int64_t extent, void* out) const;
     // Rows padded along axes: see axes.cpp.
     struct Blocks;
     Blocks blocks(const Step& step) const;

@@ -89,8 +89,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = number_below(rank, "rank", self.world_size)
         rows = _tokenized(rows, tokenizer)
-        trim = bool(getattr(self.collator, "trim", False))
-        found = measured(rows, column, trim=trim) if lengths is None else lengths_of(lengths)
+        found = measured(rows, column) if lengths is None else lengths_of(lengths)
         require_rows(found, "batch")
         self._count, self._read = _reader(rows, column)
         if len(found) != self._count:
@@ -284,7 +283,7 @@ class _InWindows(Iterator[Any]):
             results = self._batches.restore(self._outputs, padding_value=self._padding)
         except Exception as error:
             if self._first:
-                note(error, f"rows are counted from row {self._first}, the first one of a window")
+                error.add_note(f"quadrat: rows are counted from row {self._first}, the first one of a window")
             if self._batches is None:  # the same would be raised at each call
                 self._source, self._rows, self._error = iter(()), [], None
             raise _not_a_stop(error)  # noqa: B904 - as it is
@@ -307,7 +306,7 @@ def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> An
         return function(given)
     except Exception as error:
         raised = _not_a_stop(error)
-        note(raised, f"the batch has {named(numbers)}")
+        raised.add_note(f"quadrat: the batch has {named(numbers)}")
         raise raised  # noqa: B904 - as it is
 
 
@@ -315,14 +314,6 @@ def _not_a_stop(error: Exception) -> Exception:
     """The error; for StopIteration, which would end an iteration unnoticed, what a generator raises."""
     text = "a function that makes batches, or computes them, raised StopIteration"
     return RuntimeError(text) if isinstance(error, StopIteration) else error
-
-
-def note(error: Exception, text: str) -> None:
-    """Adds to an error what Python shows below its message; before Python 3.11, to the message."""
-    if hasattr(error, "add_note"):
-        error.add_note(f"quadrat: {text}")
-    elif error.args and isinstance(error.args[0], str):
-        error.args = (f"{error.args[0]}\nquadrat: {text}", *error.args[1:])
 
 
 def _require_processes(world_size: int, rank: int) -> Any:

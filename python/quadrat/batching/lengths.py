@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.batching.trim import LABELS, MASK, in_batches
+from quadrat.batching.row_tokens import tokens_in_batches
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
@@ -31,9 +31,7 @@ _NO_TOKENS = (
 _ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
-def lengths(
-    dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bool = False, weights: Any = None
-) -> IntArray:
+def lengths(dataset: Any, column: str = MAIN, *, choices: bool = False, weights: Any = None) -> IntArray:
     """Return the number of items in each row of a column: what the row takes in a batch, at least.
 
     Those of a `datasets.Dataset` and other Arrow data come from the offsets of the lists, also behind an indices
@@ -44,9 +42,6 @@ def lengths(
             interface, which needs pyarrow; a `Ragged`; a dict of columns; a list of mappings or of rows; any dataset
             with `len` whose items are mappings, or pairs of a mapping and a label.
         column: the column to measure; not used for data without columns.
-        trim: for rows that are stored padded, and collators with `trim=True`: tokens that `attention_mask` masks do not
-            count, on the side where most of them are. Rows without that column, and rows that are masked as a whole,
-            count as they are.
         choices: for multiple choice, whose rows are lists of choices: the number of choices times the longest choice.
         weights: tokens that rows take besides these, such as those of their images: `[rows]` integers, or the name of a
             column that holds them. Of a column of grids, `image_grid_thw`, `[images, 3]` a row, these are its patches,
@@ -58,16 +53,13 @@ def lengths(
     Raises:
         TypeError: when the dataset cannot be indexed by row (an `IterableDataset`, a `DatasetDict`), or a row is null,
             not a list, or (without `choices`) a list of rows or mappings; the message names the row.
-        ValueError: when the column is missing, or rows are computed when they are read (`with_transform`); with `trim`,
-            when `attention_mask` or `labels` do not fit: a label of a masked token that is not -100 counts in the loss;
-            when there are more or fewer `weights` than rows, or one is negative.
+        ValueError: when the column is missing, or rows are computed when they are read (`with_transform`); when there
+            are more or fewer `weights` than rows, or one is negative.
 
     Examples:
         >>> import quadrat
         >>> quadrat.lengths([{"input_ids": [5, 6, 7]}, {"input_ids": []}])
         array([3, 0])
-        >>> quadrat.lengths([{"input_ids": [5, 6, 0, 0], "attention_mask": [1, 1, 0, 0]}], trim=True)
-        array([2])
         >>> quadrat.lengths([{"input_ids": [[5, 6, 7], [8]]}, {"input_ids": [[5], [6]]}], choices=True)
         array([6, 2])
     """
@@ -76,9 +68,9 @@ def lengths(
         if isinstance(weights, str) and any(weights in row for row in rows):
             weights = [row.get(weights) for row in rows]
         parts = parts_of(dataset, (weights,)) if isinstance(weights, str) else [[weights]]
-        return weighted(lengths(dataset, column, trim=trim, choices=choices), parts)
-    if trim or choices:
-        return in_batches(parts_of(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
+        return weighted(lengths(dataset, column, choices=choices), parts)
+    if choices:
+        return tokens_in_batches(parts_of(dataset, (column,)), choices=True)
     if isinstance(dataset, (list, tuple)):
         return measure(_chunks(dataset), len(dataset), column, bare=True)
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):

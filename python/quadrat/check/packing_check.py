@@ -1,4 +1,4 @@
-"""`quadrat.varlen.check_packing`: whether a model keeps the rows of a packed batch apart, measured on its logits."""
+"""`quadrat.check_packing`: whether a model keeps the rows of a packed batch apart, measured on its logits."""
 
 import itertools
 import logging
@@ -85,7 +85,7 @@ def check_packing(model: Any, collator: Any, **kwargs: Any) -> PackingReport:
         >>> import quadrat
         >>> from transformers import Mamba2Config, Mamba2ForCausalLM
         >>> config = Mamba2Config(vocab_size=64, hidden_size=32, num_heads=4, head_dim=16, num_hidden_layers=1)
-        >>> report = quadrat.varlen.check_packing(Mamba2ForCausalLM(config), quadrat.DataCollatorWithFlattening())
+        >>> report = quadrat.check_packing(Mamba2ForCausalLM(config), quadrat.DataCollatorWithFlattening())
         >>> report.ok
         False
     """

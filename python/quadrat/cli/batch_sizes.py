@@ -13,23 +13,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.batching.trim import MASK, shape_of, span_of
+from quadrat.batching.row_tokens import MASK
 from quadrat.cli.waste import LITTLE_PADDING
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import MAIN
 from quadrat.support.around import replaced
-
-Told = Callable[[Any, "str | None"], None] | None
+from quadrat.support.tensors import is_tensor
 
 UNLABELLED = "no label left (all are -100), so that the loss is nan or 0"
 COUNTED = "batches", "rows", "computed", "tokens"
 _PIPELINES, _SENTENCES, _TOKENIZERS = "pipelines", "sentence-transformers", "tokenizer calls"
 _TRAINING = "training of sentence-transformers"
 _ADVICE = {
-    **dict.fromkeys((_PIPELINES, _SENTENCES), "--inference computes rows of similar length together"),
-    _TRAINING: "--max-tokens auto trains on rows of similar length together",
+    **dict.fromkeys((_PIPELINES, _SENTENCES, _TRAINING), ""),
     _TOKENIZERS: "quadrat.batching.map_by_length makes batches by length, and returns results in order",
 }
+_KNOWN = (
+    *("TextClassificationPipeline", "TokenClassificationPipeline", "FeatureExtractionPipeline", "FillMaskPipeline"),
+    *("ZeroShotClassificationPipeline", "QuestionAnsweringPipeline"),
+)
 _SUMMED = "computed", "tokens", "cut", "width"
 
 
@@ -39,7 +41,7 @@ class Sizes(NamedTuple):
     computed: int = 0  # by a model
     tokens: int = 0  # that are not padding
     lengths: Sequence[int] = ()  # of the rows, each rounded up as the width of a batch is
-    cut: int = 0  # by trim
+    cut: int = 0  # in columns that are masked in every row
     width: int = 0
     is_unknown: bool = False  # True if there are tokens, and nothing says which of them are padding
 
@@ -71,10 +73,10 @@ def sizes_of(batch: Any, multiple_of: Any, completions: int = 1) -> Sizes:
 
 def _counts(batch: Any, name: str) -> bool:
     """True for the mask of tokens that a model reads: `attention_mask`, `chosen_attention_mask`; not the decoder's."""
-    prefix, shape = name.removesuffix(MASK), shape_of(batch[name])
+    prefix, shape = name.removesuffix(MASK), _shape_of(batch[name])
     if prefix == "decoder_" or len(shape) not in (2, 3):
         return False
-    return shape == shape_of(batch.get(prefix + MAIN)) or (len(shape) == 2 and not prefix)
+    return shape == _shape_of(batch.get(prefix + MAIN)) or (len(shape) == 2 and not prefix)
 
 
 def _sizes(used: Any, multiple_of: Any, completions: int) -> Sizes:
@@ -83,8 +85,7 @@ def _sizes(used: Any, multiple_of: Any, completions: int) -> Sizes:
     lengths: list[int] = sizes.ravel().tolist()
     computed, tokens, width, cut = math.prod(shape), sum(lengths), shape[-1], 0
     if max(lengths, default=0) < width:  # else no column is masked in all rows
-        kept = span_of(used, multiple_of)
-        cut = computed // width * (width - kept.stop + kept.start)
+        cut = computed // width * (width - _used_width(used, multiple_of or 1))
     multiple = multiple_of or 1
     sizes = -(-sizes // multiple) * multiple
     if len(shape) == 3:
@@ -93,6 +94,21 @@ def _sizes(used: Any, multiple_of: Any, completions: int) -> Sizes:
         sizes = sizes.reshape(completions, -1).max(0) * completions
     lengths = sizes.tolist()
     return Sizes(computed, tokens, lengths, cut, width)
+
+
+def _used_width(used: Any, multiple_of: int) -> int:
+    """The columns from the first to the last in which a row is not masked, as many as a multiple; all if none is."""
+    width = used.shape[-1]
+    columns = np.flatnonzero(used.reshape(-1, width).any(0))
+    if not len(columns):
+        return int(width)
+    return min(int(width), -(-int(columns[-1] + 1 - columns[0]) // multiple_of) * multiple_of)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array or a tensor in host memory; empty for all else."""
+    known = value.is_cpu if is_tensor(value) else isinstance(value, np.ndarray)
+    return tuple(value.shape) if known else ()
 
 
 def is_unlabelled(batch: Any) -> bool:
@@ -105,29 +121,29 @@ def is_unlabelled(batch: Any) -> bool:
     return bool((labels == -100).all())
 
 
-def _patch_pipelines(tally: Any, told: Told) -> None:
-    """Counts the batches of pipelines; with `told`, they are chosen by length, see `patch_pipelines.swaps`."""
-    from quadrat.integration.patch_pipelines import PLACES, knows, swaps
+def _patch_pipelines(tally: Any) -> None:
+    """Counts the batches of pipelines for text that do not generate."""
+    import transformers
+    from transformers.pipelines.base import ChunkPipeline, Pipeline
+
     from quadrat.integration.switch import Patch, Swap, Switch
 
-    original = PLACES[0].forward
+    original, places = Pipeline.forward, (Pipeline, ChunkPipeline)
+    known = [getattr(transformers, name, None) for name in _KNOWN]
 
     @functools.wraps(original)
     def forward(self: Any, model_inputs: Any, **options: Any) -> Any:
-        if knows(self):
+        if type(self) in known:
             tally.add_elsewhere(_PIPELINES, sizes_of(model_inputs, None))
         return original(self, model_inputs, **options)
 
-    changed = [Swap(original, forward), *(() if told is None else swaps(told))]
-    Patch("run", Switch(lambda: changed, others=lambda: PLACES))
+    Patch("run", Switch(lambda: [Swap(original, forward)], others=lambda: places))
 
 
-def _patch_sentences(tally: Any, told: Told) -> None:
-    """Counts the batches of sentence-transformers; with `told`, they are chosen by length."""
+def _patch_sentences(tally: Any) -> None:
+    """Counts the batches of sentence-transformers."""
+    from sentence_transformers import CrossEncoder, SentenceTransformer
     from sentence_transformers.base.data_collator import BaseDataCollator
-
-    from quadrat.integration.patch_sentences import LOOPS, PLACES, InWindows, swaps
-    from quadrat.integration.switch import Patch, Switch
 
     def count_batch(batch: Any, *_: Any) -> None:
         if tally.own.computes:  # cards of models tokenise data sets, too
@@ -137,16 +153,10 @@ def _patch_sentences(tally: Any, told: Told) -> None:
         tally.own.is_counted = True  # else the loader counts it
         tally.add_elsewhere(_TRAINING, sizes_of(batch, None))
 
-    for cls in PLACES:
+    for cls, name in ((SentenceTransformer, "encode"), (CrossEncoder, "predict")):
         count_calls(tally, cls, "preprocess", count_batch)
-    count_calls(tally, BaseDataCollator, "__call__", count_columns)
-    if told is not None:
-        count_calls(tally, InWindows, "preprocess", lambda *_: None)
-        count_calls(tally, InWindows, "collated", count_batch)
-        changed = swaps(told)
-        Patch("run", Switch(lambda: changed, others=lambda: PLACES))
-    for cls, name, _ in LOOPS:
         count_calls(tally, cls, name, lambda *_: None, "computes")
+    count_calls(tally, BaseDataCollator, "__call__", count_columns)
 
 
 def patch_tokenizers(tally: Any) -> None:
@@ -185,13 +195,13 @@ def count_calls(
     setattr(cls, name, counting)
 
 
-def sentences(found: dict[str, int], given: Sequence[str]) -> Iterator[str]:
-    """The report on these batches; `given`: the options of `quadrat run`."""
+def sentences(found: dict[str, int]) -> Iterator[str]:
+    """The report on these batches."""
     for where, remedy in _ADVICE.items():
         batches, rows, computed, tokens = (found.get(f"{where} {name}", 0) for name in COUNTED)
         if batches:
-            padding, alone = 1 - tokens / max(computed, 1), where == _PIPELINES and rows == batches > 1
-            helps = (padding > LITTLE_PADDING or alone) and remedy.partition(" ")[0] not in given
+            padding = 1 - tokens / max(computed, 1)
+            helps = padding > LITTLE_PADDING and bool(remedy)
             text = f"{where}: {rows:,} rows in {batches:,} batches, {padding:.1%} of {computed:,} tokens were padding"
             yield text + f"; {remedy}" * helps
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.batching.lengths import lengths
-from quadrat.batching.trim import MASK
+from quadrat.batching.lengths import lengths, parts_of
+from quadrat.batching.row_tokens import MASK, tokens_in_batches
 from quadrat.cli.command import CommandError, errors_of, listed, one_line
 from quadrat.support.arrays import IntArray
 from quadrat.support.progress import progress_bar
@@ -56,18 +56,19 @@ class Corpus:
             raise CommandError(f"{self.name}, row {row}: column {column!r} is null")
         return values
 
-    def lengths(self, tokenizer: PreTrainedTokenizerBase | None, *, trim: bool = True) -> IntArray:
+    def lengths(self, tokenizer: PreTrainedTokenizerBase | None, *, stored: bool = False) -> IntArray:
         """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer.
 
-        trim: whether stored tokens that `attention_mask` masks do not count.
+        stored: whether stored tokens that `attention_mask` masks count, too.
         """
         values = self.values(self.column)
         if self.has_tokens:
             names, kinds = self.table.column_names, self.table.schema
-            has_mask = trim and MASK in names and _is_tokens(kinds.field(MASK).type)
-            columns = [self.column, *[MASK] * (has_mask and self.column != MASK)]
+            has_mask = not stored and MASK in names and _is_tokens(kinds.field(MASK).type)
             try:
-                return lengths(self.table.select(columns), self.column, trim=has_mask)
+                if has_mask:
+                    return tokens_in_batches(parts_of(self.table, (self.column, MASK)), choices=False)
+                return lengths(self.table.select([self.column]), self.column)
             except (TypeError, ValueError) as error:
                 raise CommandError(f"{self.name}: {one_line(error)}") from error
         counts: list[int] = []

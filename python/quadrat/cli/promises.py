@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.cli.waste import LITTLE_PADDING, padded, shuffled, token_budget
+from quadrat.cli.waste import LITTLE_PADDING, padded, token_budget
 from quadrat.support.around import calling_trainer, within
 
 TRAINING, EVALUATION = "training", "evaluation"
-MAX_TOKENS, EVALUATE = "--max-tokens", "--evaluation"
+MAX_TOKENS = "--max-tokens"
 _BY_TOKENS, _STREAM, BY_LENGTH = "quadrat.batch_by_tokens", "quadrat.BatchedStream", "quadrat.batching.by_length"
-_OPTIONS = {MAX_TOKENS, EVALUATE, _BY_TOKENS, _STREAM, BY_LENGTH}
+_OPTIONS = {MAX_TOKENS, _BY_TOKENS, _STREAM, BY_LENGTH}
 
 
 class Promise(NamedTuple):
@@ -45,7 +45,7 @@ def _option_for(_dataset: Any, _index_sampler: Any, _collate_fn: Any) -> str:
 
     parts = [*within(_index_sampler, "batch_sampler", "sampler"), *within(_dataset, "dataset")]
     names = {type(one).__name__ for one in parts}
-    if "LongestFirst" in names or any(isinstance(one, WithEpoch) for one in parts):
+    if any(isinstance(one, WithEpoch) for one in parts):
         return "rows of similar length are together already"
     if isinstance(_dataset, sys.modules["torch.utils.data"].IterableDataset):
         return _STREAM
@@ -63,18 +63,17 @@ def _of_trainer() -> str | None:
     if trainer is None:
         return None
     from quadrat.integration.batch_by_tokens import require_usual_training
-    from quadrat.integration.evaluate_by_length import require_usual, require_usual_evaluation
+    from quadrat.integration.rows import require_usual
 
     if running & {"evaluation_loop", "prediction_loop"}:
-        require_usual_evaluation(trainer)
-        return EVALUATE
+        raise ValueError("an evaluation keeps its rows in order")
     require_usual(trainer, ["_get_train_sampler"], "chooses rows")  # without a call of it
     require_usual_training(trainer)
     return MAX_TOKENS
 
 
-def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> Promise | str:
-    """The tokens that an option saves of a loop's batches, or a reason why none are estimated. trims: with --trim."""
+def promised(loop: str, option: str, counts: dict[str, Any]) -> Promise | str:
+    """The tokens that an option saves of a loop's batches, or a reason why none are estimated."""
     if loop == TRAINING and option == BY_LENGTH:
         return "a loader that does not shuffle keeps its rows in order"
     if option not in _OPTIONS:
@@ -85,19 +84,11 @@ def promised(loop: str, option: str, counts: dict[str, Any], *, trims: bool) -> 
     lengths = np.array(sorted(rows, reverse=True), np.int64)
     passes = max(counts["passes"][""], 1)
     of_a_pass = np.repeat(lengths, [max(1, round(rows[int(one)] / passes)) for one in lengths])
-    stored = sums["cut"] > LITTLE_PADDING * sums["computed"] and not trims
-    if option == EVALUATE:
-        if stored:
-            return "its rows are stored padded"
-        size = max(map(int, counts["rows"]))
-        computed = padded(of_a_pass, shuffled(np.arange(len(of_a_pass)), size)).computed
-    else:
-        from quadrat.batching.token_budget import usual_sampler  # which imports torch
+    if sums["cut"] > LITTLE_PADDING * sums["computed"]:
+        return "its rows are stored padded"
+    from quadrat.batching.token_budget import usual_sampler  # which imports torch
 
-        budget = usual_sampler(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"]))).max_tokens
-        computed = padded(of_a_pass, token_budget(of_a_pass, budget)).computed
-        if option == MAX_TOKENS:
-            option = "--trim " * stored + f"{option} {budget}"
-        else:
-            option += f"(..., max_tokens={budget}{', trim=True' * stored})"
+    budget = usual_sampler(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"]))).max_tokens
+    computed = padded(of_a_pass, token_budget(of_a_pass, budget)).computed
+    option += f" {budget}" if option == MAX_TOKENS else f"(..., max_tokens={budget})"
     return Promise(loop, option, sums["computed"], round(computed * sum(rows.values()) / len(of_a_pass)))

@@ -8,21 +8,20 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import UNLABELLED, sentences
 from quadrat.cli.command import complain, listed
-from quadrat.cli.online import online_sentences
 from quadrat.cli.promises import Promise, promised
 from quadrat.cli.waits import Counts, add_counts, new_counts
 from quadrat.cli.waste import LITTLE_PADDING
 
 _TIMES = "waited", "fetching", "collating", "for_workers", "model", "fetching_in_workers", "collating_in_workers"
-_TOKENS = "seconds", "computed", "tokens", "cut", "trimmed", "unlabelled", "sized", "others", "unknown"
+_TOKENS = "seconds", "computed", "tokens", "cut", "unlabelled", "sized", "others", "unknown"
 # A saving below this share of a loop is not worth a change.
 _LITTLE = 0.05
 _SHORT = 1.0  # seconds of a loop that say nothing of a longer one
 _BUSY = 0.25  # the share of a run's time on processors for which it waits, from which on its times mislead
 
 
-def merged(processes: Sequence[dict[str, Any]], elapsed: float, *, trims: bool) -> dict[str, Any]:
-    """The numbers of all processes added up, and what options would save. trims: whether batches are trimmed."""
+def merged(processes: Sequence[dict[str, Any]], elapsed: float) -> dict[str, Any]:
+    """The numbers of all processes added up, and what options would save."""
     groups, whole = _groups(processes), new_counts()
     total: dict[str, Any] = dict.fromkeys(("processes", "compiled", "fell_back", "cpu_seconds", "delayed"), 0)
     total |= {name: Counter() for name in ("causes", "options", "elsewhere")}
@@ -45,7 +44,7 @@ def merged(processes: Sequence[dict[str, Any]], elapsed: float, *, trims: bool) 
     found = {}
     for group, counts in groups.items():
         loop, _, option = group.partition(" ")
-        found[group] = promised(loop, option, counts, trims=trims)
+        found[group] = promised(loop, option, counts)
     total["promises"] = [one._asdict() for one in found.values() if isinstance(one, Promise)]
     total["loops"] = _loops(groups, found, total)
     return total
@@ -156,9 +155,7 @@ def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[s
     workers, others, unknown = (total.get(name, 0) for name in ("batches_of_workers", "others", "unknown"))
     notes = {
         f"{total['unlabelled']:,} of them had {UNLABELLED}": total["unlabelled"],
-        **dict.fromkeys(_padding(total, trims="--trim" in of_trainer), True),
-        f"--trim cut {total['trimmed']:,} tokens of padding": total["options"]["--trim"]
-        and (total["trimmed"] or not total["elsewhere"]["online passes"]),
+        **dict.fromkeys(_padding(total), True),
         f"{workers:,} batches came from {total.get('workers')} worker processes": workers,
         f"{others:,} batches of loaders were made by other collators: their padding counts": others,
         f"{unknown:,} batches have no attention mask: how much of them is padding is not known": unknown,
@@ -168,12 +165,8 @@ def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[s
     }
     lines += [text for text, number in notes.items() if number]
     lines += loop_sentences(total["loops"])
-    lines += sentences(total["elsewhere"], of_trainer)
-    lines += online_sentences(total["elsewhere"], of_trainer)
+    lines += sentences(total["elsewhere"])
     unmet = [name for name in of_trainer if not total["options"][name]]
-    if "--inference" in unmet:
-        unmet.remove("--inference")
-        lines.append("--inference did nothing: no pipeline and no encode was given several texts")
     if unmet:
         lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
     if misplaced:
@@ -182,16 +175,15 @@ def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[s
         complain(f"quadrat run: {line}")
 
 
-def _padding(total: dict[str, Any], *, trims: bool) -> Iterator[str]:
+def _padding(total: dict[str, Any]) -> Iterator[str]:
     """The sentences on padding, and on the options that would have fewer tokens computed."""
     if total["computed"]:
         promises = [Promise(**one) for one in total["promises"]]
         helps = [str(one) for one in promises if one.share > LITTLE_PADDING]
         text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
         yield "; ".join([text, ", and ".join(helps)][: 1 + bool(helps)])
-        if total["cut"] > LITTLE_PADDING * total["computed"] and not trims:
+        if total["cut"] > LITTLE_PADDING * total["computed"]:
             yield (
                 f"{total['cut'] / total['computed']:.1%} were padding in every row of their batch: rows are stored "
-                f"padded to {total['padded_to']:,} (map without padding), or the collator pads them to it; --trim cuts "
-                "this from a Trainer's training batches"
+                f"padded to {total['padded_to']:,} (map without padding), or the collator pads them to it"
             )

@@ -82,11 +82,11 @@ class Tally(Waits):
                     self.elsewhere.update(dict(zip(names, found, strict=True)))
 
     def recount(self, batch: Any) -> None:
-        """Takes back the tokens of this thread's last batch, which was trimmed or filled since, for those it has."""
+        """Takes back the tokens of this thread's last batch, which was filled since, for those it has."""
         shape = batch["attention_mask" if "attention_mask" in batch else "input_ids"].shape
         less = self.own.computed - math.prod(shape)
         with self.lock:
-            self.own.counts["sums"].update(computed=-less, cut=-max(less, 0), trimmed=max(less, 0))
+            self.own.counts["sums"].update(computed=-less)
         self.own.computed -= less
 
     def as_dict(self) -> dict[str, Any]:

@@ -193,13 +193,12 @@ def choose(ways: Mapping[str, Cost]) -> str:
 
 def advise(ways: Mapping[str, Cost], tokenizer: Any = None, stored: Mapping[str, Any] | None = None) -> list[str]:
     """Two or three sentences: what to choose, and why. More if stored rows, steps or the tokenizer need attention."""
-    said = _by_costs(ways, "--trim " * bool(stored))
+    said = _by_costs(ways)
     if stored:
         said.insert(
             0,
             f"Rows are stored padded to {stored['longest']:,} tokens: {stored['padding']:.1%} of what is stored is "
-            "padding, which the numbers here are without. Map without padding, or cut it from batches: trim=True in a "
-            "collator, or quadrat run --trim.",
+            "padding, which the numbers here are without. Map without padding.",
         )
     factor = ways[BUDGET].batches / ways[DYNAMIC].batches
     if not 1 / MANY_STEPS < factor < MANY_STEPS:
@@ -219,7 +218,7 @@ def advise(ways: Mapping[str, Cost], tokenizer: Any = None, stored: Mapping[str,
     return said
 
 
-def _by_costs(ways: Mapping[str, Cost], trim: str) -> list[str]:
+def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
     fixed, dynamic, grouped, budget, packed = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, PACKED))
     choice = choose(ways)
     if choice == DYNAMIC:
@@ -236,7 +235,7 @@ def _by_costs(ways: Mapping[str, Cost], trim: str) -> list[str]:
             f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "for any model.",
             "If all batches must have the same number of rows, group rows by length (quadrat run "
-            f"{trim}--group-by-length): {grouped.padding:.1%} padding.",
+            f"--group-by-length): {grouped.padding:.1%} padding.",
             "If the model's attention accepts row boundaries, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]
@@ -258,31 +257,32 @@ def code(
     max_tokens: int,
     pad_to_multiple_of: int | None = None,
     longest: int = 0,
-    trim: bool = False,
+    stored: bool = False,
 ) -> dict[str, list[str]]:
     """The lines of Python that do what `advise` says with a `dataset` whose rows have at most `longest` tokens."""
-    choice = choose(ways)
+    choice, mapped = choose(ways), ["# a dataset that was mapped without padding"] * stored
     multiple_of = pad_to_multiple_of or 1
     rounding = "" if pad_to_multiple_of is None else f", pad_to_multiple_of={pad_to_multiple_of}"
-    pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding}{', trim=True' * trim})"
+    pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding})"
     if choice == DYNAMIC:
         loader = f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)"
-        return {"A DataLoader": [pad, loader], "Trainer": [pad, *_trainer(batch_size, "dataset")]}
+        return {"A DataLoader": [*mapped, pad, loader], "Trainer": [*mapped, pad, *_trainer(batch_size, "dataset")]}
     needed = -(-longest // multiple_of) * multiple_of
     rounded = f", multiple_of={multiple_of}" * (multiple_of != 1)
     options = f"max_tokens={max_tokens}{rounded}" + ', overlong="alone"' * (needed > max_tokens)
     by_budget = [
-        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset{', trim=True' * trim}), {options})",
+        *mapped,
+        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {options})",
         pad,
         "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
         "# before each epoch: sampler.set_epoch(epoch)",
     ]
     if choice == BUDGET:
         change = f"print(quadrat.batch_by_tokens(trainer, max_tokens={max(max_tokens, needed)}))"
-        return {"A DataLoader": by_budget, "Trainer": [pad, *_trainer(batch_size, "dataset"), change]}
+        return {"A DataLoader": by_budget, "Trainer": [*mapped, pad, *_trainer(batch_size, "dataset"), change]}
     packs = max(1, round(ways[DYNAMIC].tokens / ways[DYNAMIC].batches / max_length))  # with about the tokens of a batch
     packed = [
-        *["# a dataset that was mapped without padding"] * trim,
+        *mapped,
         f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
         f"collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True{rounding})",
     ]

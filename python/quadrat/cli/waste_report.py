@@ -52,7 +52,7 @@ def examine(options: Namespace) -> waste.Report:
     corpus = open_corpus(options)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     lengths = corpus.lengths(tokenizer)
-    stored = waste.stored_padding(lengths, corpus.lengths(None, trim=False) if corpus.has_tokens else lengths)
+    stored = waste.stored_padding(lengths, corpus.lengths(None, stored=True) if corpus.has_tokens else lengths)
     counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     if corpus.has_tokens:
         counted_by = f"the lists in column {corpus.column!r}{', without padding' * bool(stored)}"
@@ -84,7 +84,7 @@ def examine(options: Namespace) -> waste.Report:
         few_shapes=waste.few_shapes(truncated, max_tokens),
         stored=stored,
         advice=waste.advise(ways, tokenizer, stored),
-        code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), trim=bool(stored)),
+        code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), stored=bool(stored)),
     )
 
 
@@ -131,10 +131,8 @@ def show(report: waste.Report) -> None:
     for number, sentence in enumerate(report.advice):
         say(out, sentence, style="" if number else "bold")
     shown = dict(report.code)
-    options = ["--trim"] * bool(report.stored)
-    options += [f"--max-tokens {report.max_tokens}"] * (waste.choose(report.ways) == waste.BUDGET)
-    if options:
-        shown["Trainer, without a change to the script"] = [" ".join(["quadrat run", *options, "script.py"])]
+    if waste.choose(report.ways) == waste.BUDGET and not report.stored:
+        shown["Trainer, without a change to the script"] = [f"quadrat run --max-tokens {report.max_tokens} script.py"]
     for purpose, lines in shown.items():
         say(out)
         say(out, f"{purpose}:")

@@ -18,14 +18,12 @@ import numpy as np
 import quadrat
 from quadrat.cli.batch_sizes import PATCHES, count_calls, patch_tokenizers
 from quadrat.cli.command import complain, one_line
-from quadrat.cli.online import prepare_online
 from quadrat.cli.tally import OPTIONS, TALLY, finish, say
 from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.around import calling_trainer, replaced
-from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 # The options of `batch_by_tokens`.
-_OF_BATCHES: dict[str, Any] = {"shapes": OPTIONS.shapes, "trim": OPTIONS.trim, "attention": OPTIONS.attention}
+_OF_BATCHES: dict[str, Any] = {"shapes": OPTIONS.shapes, "attention": OPTIONS.attention}
 
 
 def loaded(name: str) -> None:
@@ -37,7 +35,7 @@ def loaded(name: str) -> None:
         elif name == "transformers.trainer":
             _patch_trainer()
         elif name in PATCHES:
-            PATCHES[name](TALLY, _told if OPTIONS.inference else None)
+            PATCHES[name](TALLY)
         elif name == "torch":
             watch_loaders(TALLY, TALLY.add_of_loader)
         elif name == "accelerate.data_loader":
@@ -62,7 +60,6 @@ def _count_in_processes() -> None:
 
 
 def _patch_transformers() -> None:
-    from quadrat.batching.trim import Trimmed
     from quadrat.collators._base import Collator
     from quadrat.collators.fixed_shapes import FixedShapes
 
@@ -84,7 +81,6 @@ def _patch_transformers() -> None:
     patch_tokenizers(TALLY)
     count_calls(TALLY, Collator, "_collate", TALLY.add)
     FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
-    Trimmed.__call__ = recounted(Trimmed.__call__)  # type: ignore[method-assign]
 
 
 def _patch_loaders() -> None:
@@ -104,7 +100,7 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.token_batches import loader_by_tokens
 
-    own = ("--max-tokens", "--shapes", "--attention", "--trim")
+    own = ("--max-tokens", "--shapes", "--attention")
     TALLY.options.update(name for name in OPTIONS.of_trainer if name in own)
     try:
         if not isinstance(loader.collate_fn, Collator):
@@ -138,19 +134,10 @@ class _Train:
 def _patch_trainer() -> None:
     from transformers import Trainer
 
-    from quadrat.integration.switch import Patch, Swap, Switch, followed_by
+    from quadrat.integration.switch import Patch, Swap, Switch
 
     swaps = [Swap(Trainer.train, _Train(Trainer.train))]
-    if OPTIONS.evaluation:
-        swaps.append(Swap(Trainer.__init__, followed_by(Trainer.__init__, _sort_evaluation)))
     Patch("run", Switch(lambda: swaps, others=lambda: [Trainer]))
-
-
-def _told(pipeline: Any, reason: str | None) -> None:
-    """Of a pipeline with several inputs, and why its batches are as before, if they are."""
-    TALLY.options["--inference"] += 1
-    if reason is not None:
-        _say_anew(f"batches of {type(pipeline).__name__} are as before: {reason}")
 
 
 def _say_anew(text: str) -> None:
@@ -159,34 +146,19 @@ def _say_anew(text: str) -> None:
         say(text)
 
 
-def _sort_evaluation(trainer: Any) -> None:
-    from quadrat.integration.evaluate_by_length import evaluate_by_length
-
-    TALLY.options["--evaluation"] += 1
-    with _or_say(trainer, "evaluation is as before"):
-        evaluate_by_length(trainer)
-
-
 def _prepare(trainer: Any) -> None:
     """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
-    from quadrat.integration.rows import group_by_row_lengths, trim_batches
+    from quadrat.integration.rows import group_by_row_lengths
 
-    TALLY.options.update(name for name in OPTIONS.of_trainer if name not in ("--evaluation", "--inference"))
+    TALLY.options.update(OPTIONS.of_trainer)
     with _or_say(trainer, "the model is not checked for packed rows"):
         _warn_of_packed_rows(trainer)
-    online = derives_from(type(trainer), "trl", ONLINE_TRAINERS)
     with _or_say(trainer, "batches are as before"):
-        if online:
-            prepare_online(trainer, TALLY, OPTIONS, functools.partial(_say_of, trainer), **_OF_BATCHES)
-        elif OPTIONS.max_tokens is not None:
+        if OPTIONS.max_tokens is not None:
             _say_of(trainer, str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", **_OF_BATCHES)))
         elif OPTIONS.group_by_length:
             _group(trainer)
-    with _or_say(trainer, "batches are not trimmed"):
-        if OPTIONS.trim and not online and not isinstance(trainer.train_dataset, quadrat.data.BatchedDataset):
-            trim_batches(trainer)
-    if not online:
-        group_by_row_lengths(trainer, functools.partial(_say_of, trainer), trim=OPTIONS.trim)
+    group_by_row_lengths(trainer, functools.partial(_say_of, trainer))
     with _or_say(trainer, "a stream is resumed as before"):
         _resume_stream(trainer)
 
@@ -292,7 +264,7 @@ def report() -> None:
     from quadrat.cli.report import merged, show
 
     processes, elapsed = [json.loads(path.read_text()) for path in folder.glob("*.json")], time.time() - OPTIONS.started
-    total = merged(processes, elapsed, trims=OPTIONS.trim)
+    total = merged(processes, elapsed)
     shutil.rmtree(folder, ignore_errors=True)
     if not OPTIONS.quiet and sys.stderr is not None:
         show(total, OPTIONS.of_trainer, OPTIONS.misplaced)

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
-from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.items import Batch, documents_of, is_packed, joined_packs, normalise, unwrapped
+from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.planning.compared import of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
@@ -17,7 +16,6 @@ from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
 from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.making import make
-from quadrat.planning.packed import check_packs, refuse_packs
 from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
@@ -30,8 +28,7 @@ class Collator(Remembering):
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
-    trim = False  # where it is not a field
-    pad_values: Any = None  # likewise
+    pad_values: Any = None  # where it is not a field
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
@@ -50,17 +47,12 @@ class Collator(Remembering):
 
     def _check_options(self) -> None:
         check_pad_values(self)
-        check_packs(self)
-        if self.trim and self._joins_rows:
-            raise ValueError("padding_free has no columns of padding for trim to cut: leave one of them out")
 
     def _is_own(self, features: Any) -> bool:
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
-        return self.packs is not None
+        return False
 
     def _normalise(self, features: Any) -> Any:
-        if self.packs is not None:
-            features = joined_packs(features, tuple(self.join_columns or ()))
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
@@ -76,10 +68,7 @@ class Collator(Remembering):
         return lambda rows: add_extra_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> dict[str, Any]:
-        """The batch as it is returned: trimmed with `trim=True`, and with `deferred=True` a `DeferredBatch`."""
-        if self.trim:
-            batch = batch.to("cpu") if isinstance(batch, DeferredBatch) else batch
-            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None), self.join_columns or ())
+        """The batch as it is returned: with `deferred=True` a `DeferredBatch`."""
         return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
@@ -91,7 +80,7 @@ class Collator(Remembering):
         batch = None if run is None else run(self, features)
         if batch is None or type(batch) is tuple:
             return self._collate_anew(features, framework, batch)
-        return self._emit(batch) if self.deferred or self.trim else batch
+        return self._emit(batch) if self.deferred else batch
 
     def _memory_of(self, framework: Any) -> str:
         if framework in ("pt", "np"):
@@ -133,8 +122,6 @@ class Collator(Remembering):
                 remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
-        if self.packs is not None:
-            refuse_packs(self, rows, why)
         return self._emit(fall_back(self, reference, rows, why))
 
     def _require_possible(self, framework: Any) -> None:
@@ -199,7 +186,7 @@ def check_framework(collator: Any, framework: Any) -> None:
     """Raises ValueError if the options ask for a batch that is not made for this framework."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
-    own = collator.trim, collator.pad_values, collator.join_columns, collator.dtypes
+    own = collator.pad_values, collator.join_columns, collator.dtypes
     if framework not in ("pt", "np", None) and (any(own) or collator._is_own(())):
         raise ValueError(
             f"{collator._imitates.library} makes batches for return_tensors={framework!r}, and lacks options of "

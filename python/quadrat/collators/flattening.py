@@ -74,7 +74,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         kwargs_for: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
             `return_flash_attn_kwargs`), "varlen_attn", "flash_attn", "megatron" or "mask", `[1, total]`: see
             `quadrat.flatten`.
-        align_to: quadrat only: pads each row to a multiple of this, as `quadrat.varlen.align` does; labels with -100.
+        align_to: quadrat only: pads each row to a multiple of this, as `quadrat.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding.
         total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of

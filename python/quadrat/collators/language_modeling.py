@@ -37,10 +37,8 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
     leave no gap between words.
 
     Args:
-        tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, trim, join_columns, pad_axes, dtypes: as in
-            `DataCollatorWithPadding`. The tokenizer also gives the mask token and the special tokens. With `trim`, the
-            same numbers are drawn.
-        packs: as there; unless tokens are masked, the first label of each document is -100.
+        tokenizer, pad_to_multiple_of, return_tensors, pad_values, deferred, join_columns, pad_axes, dtypes: as in
+            `DataCollatorWithPadding`. The tokenizer also gives the mask token and the special tokens.
         mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
         mlm_probability: the probability that a token, or a word, is masked.

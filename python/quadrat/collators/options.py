@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator
 from quadrat.ops.flatten import Names
 from quadrat.planning.flat import LACKS
-from quadrat.planning.packed import Ways
 
 
 @dataclass
@@ -18,11 +17,9 @@ class ColumnOptions(Collator):
 
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
-    trim: bool = False
     join_columns: Sequence[str] = ()
     pad_axes: Mapping[str, Any] | None = None
     dtypes: Mapping[str, Any] | None = None
-    packs: Ways | None = None
 
 
 @dataclass

@@ -22,7 +22,6 @@ from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, require_names
 from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions
 from quadrat.planning.pads_by_lists import faster_reference
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
@@ -34,8 +33,7 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    spec = padded.padded_spec(collator, framework, options, facts=facts, **own)
-    return packed_spec(spec, collator, features).make(collator, features)
+    return padded.padded_spec(collator, framework, options, facts=facts, **own).make(collator, features)
 
 
 def _row(name: str, *more: str, **fields: Any) -> Row:
@@ -63,9 +61,6 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`. Integers become int64, floats the
             default dtype; float16 and bfloat16 stay.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        trim: quadrat only: for rows that were stored padded: leaves out the columns at the sides of the batch that
-            `attention_mask` masks in every row, from all outputs with a value for each token; the width stays a
-            multiple of `pad_to_multiple_of`. A batch with labels other than -100 there does not change, with a warning.
         join_columns: quadrat only: columns whose rows, `[n, ...]`, are put one after the other, `[sum of n, ...]`, such
             as `pixel_values` and `image_grid_thw`. Arrays and tensors keep their dtype. Rows without the column, or
             with None, add nothing; a batch in which none has it has no such output.
@@ -77,12 +72,6 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
             `{"pixel_values": (-2, -1), "pixel_mask": "pixel_values"}`: `[rows, ...]` int64, of the padded axes.
         dtypes: quadrat only: dtypes that columns are cast to while they are copied, for example `{"pixel_values":
             "bfloat16"}`; they are rounded as torch rounds.
-        packs: quadrat only: for rows of several documents: those of `PackedDataset` and `pack_dataset`, or lists of
-            rows, `[[row, row], [row]]`, which are joined. `position_ids` restart at each document and count on through
-            the padding; those that rows have count on, too. `attention_mask` is, with "numbers", 1 for the first
-            document of a row, 2 for the next, 0 for padding; with "causal" or "bidirectional", `[rows, 1, width,
-            width]`: which tokens of its document each token sees, as 0 and the lowest number of the default dtype, or
-            of `dtypes={"attention_mask": ...}`, with "bool" there as True and False; with "positions" there is none.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
@@ -122,9 +111,9 @@ class DataCollatorForTokenClassification(
     `label_pad_token_id`, and last in the batch. Errors name the column, the row and the lengths.
 
     Args:
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred: as in
             `DataCollatorWithPadding`.
-        pad_values, join_columns, pad_axes, dtypes, packs: as there.
+        pad_values, join_columns, pad_axes, dtypes: as there.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
@@ -165,7 +154,7 @@ class DataCollatorForTokenClassification(
         padded.require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
-        if framework == "np" and self.packs is None and not numpy_token_labels_are_like_torch():
+        if framework == "np" and not numpy_token_labels_are_like_torch():
             refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
         label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
         return _make_padded(self, features, framework, facts, label=label, label_value=self.label_pad_token_id)
@@ -191,9 +180,9 @@ class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
 
     Args:
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred: as in
             `DataCollatorWithPadding`.
-        pad_values, join_columns, pad_axes, dtypes, packs: as there; with `padding="max_length"`, the columns
+        pad_values, join_columns, pad_axes, dtypes: as there; with `padding="max_length"`, the columns
             `decoder_...` of `pad_values` are padded like the labels.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
@@ -252,7 +241,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     transformers removes the labels from them.
 
     Args:
-        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in
+        tokenizer, padding, max_length, pad_to_multiple_of, return_tensors, deferred: as in
             `DataCollatorWithPadding`.
 
     Examples:
@@ -266,7 +255,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     """
 
     deferred: bool = False
-    trim: bool = False
 
     _imitates: ClassVar[Row] = _row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
 

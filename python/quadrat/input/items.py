@@ -16,10 +16,9 @@ from quadrat.input.rows import MAIN, Rows, names_of, rows_of, rows_of_columns, t
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 from quadrat.support.columns import INTS, ROWS, explain, inferred_kind
-from quadrat.support.kinds import BFLOAT16, FLOAT64, INT64, KINDS, torch_module
+from quadrat.support.kinds import BFLOAT16, FLOAT64, INT64, KINDS
 from quadrat.support.locks import new_lock
 from quadrat.support.memory import address_of, interop
-from quadrat.support.tensors import is_tensor
 
 if TYPE_CHECKING:
     import pyarrow
@@ -100,52 +99,6 @@ def is_packed(features: Any) -> bool:
         return False
     forms, _, kinds, *_ = collected[1].describe(0)
     return not (forms & ~ROWS or kinds & ~INTS)
-
-
-def joined_packs(features: Any, below: Sequence[str] = ()) -> Any:
-    """Lists of rows, each joined to one row with `seq_lengths`, in columns; other features as they are.
-
-    below: columns whose rows have lengths of their own, or are absent. Raises what `join` raises, ValueError if their
-    shapes disagree, and TypeError if some features alone are lists of rows.
-    """
-    lists = [pack for pack in features if type(pack) in (list, tuple)] if type(features) in (list, tuple) else []
-    if not any(pack and isinstance(pack[0], Mapping) for pack in lists):
-        return features
-    for number, pack in enumerate(features):
-        if type(pack) not in (list, tuple):
-            raise TypeError(f"feature {number} is a {type(pack).__name__} among lists of rows: give lists alone")
-    rows = list(itertools.chain.from_iterable(features))
-    names = [name for name in names_of(rows) or () if name not in below]
-    values, sizes = join(rows, names, remedy="remove the column")
-    offsets = np.cumsum([0, *map(len, features)])
-    bounds = np.append(0, sizes.cumsum())[offsets]
-    packed: dict[str, Any] = {name: Ragged(column, bounds) for name, column in values.items()}
-    for name in below:
-        parts = [one.get(name) for one in rows]
-        if any(part is not None for part in parts):
-            packed[name] = [_put_below(name, parts, *ends) for ends in itertools.pairwise(offsets)]
-    return rows_of_columns({**packed, SEQ_LENGTHS: Ragged(sizes, offsets)})
-
-
-def _put_below(name: str, parts: list[Any], begin: int, end: int) -> Any:
-    """Join the values of the rows of a pack along their first axis; None if no row has one. Raises ValueError."""
-    held = [row for row in range(begin, end) if parts[row] is not None]
-    if len(held) < 2:
-        return parts[held[0]] if held else None
-    values = [parts[row] for row in held]
-    shapes = [getattr(value, "shape", (0,))[1:] for value in values]
-    other = next((at for at, shape in enumerate(shapes) if shape != shapes[0]), None)
-    if other is not None:
-        one, two = (tuple(values[at].shape) for at in (other, 0))
-        raise ValueError(
-            f"column {name!r}, row {held[other]} has the shape {one} and row {held[0]} {two}: rows are joined along "
-            "their first axis, so that the others must be equal"
-        )
-    if all(map(is_tensor, values)):
-        return torch_module().cat(values)
-    if all(isinstance(value, np.ndarray) for value in values):
-        return np.concatenate(values)
-    return list(itertools.chain.from_iterable(values))
 
 
 def join(

@@ -13,11 +13,9 @@ from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
-from quadrat.integration.evaluate_by_length import AGAIN, evaluate_by_length, require_usual
-from quadrat.integration.rows import trainer_of_texts
-from quadrat.integration.token_batches import each_pass, filled, loader_by_tokens, not_indexed, plan_batches
+from quadrat.integration.rows import require_usual
+from quadrat.integration.token_batches import AGAIN, filled, loader_by_tokens, not_indexed, plan_batches
 from quadrat.support.around import Around
-from quadrat.support.extras import ONLINE_TRAINERS, derives_from
 
 logger = logging.getLogger("quadrat")
 
@@ -41,9 +39,7 @@ def batch_by_tokens(
     column: str = MAIN,
     window: int | None = None,
     seed: int | None = None,
-    evaluation: bool = False,
     shapes: int | ShapePlan | None = None,
-    trim: bool = False,
     attention: Any = None,
 ) -> Any:
     """Have a Trainer, or a DataLoader that shuffles, make batches by token budget instead of a constant number of rows.
@@ -53,17 +49,6 @@ def batch_by_tokens(
     item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
     transformers become those of quadrat, and others work as they are. Gradient accumulation, several processes and runs
     that are resumed work. Call it before `trainer.train()`, in each process.
-
-    Rows of a trainer of sentence-transformers are texts: they are tokenised once, and a row counts as the tokens of all
-    its texts. Its dataset, collator and batch size stay, and it gets a batch sampler. One that promises which rows are
-    in a batch (no duplicates, labels) is kept, with a ValueError.
-
-    A `GRPOTrainer` or an `RLOOTrainer` of TRL generates its rows. Its passes are cut, see `quadrat.trl.trim`, and rows
-    of similar length share the micro-batches of an optimizer step: as many micro-batches as before, none with more
-    tokens than the largest before. If the loss is divided by the tokens of a generation batch (dapo, cispo, vespo), a
-    micro-batch has any number of rows, otherwise as many as before. Losses and gradients of a step stay, up to
-    rounding; metrics that are means over micro-batches change. Rows stay in their micro-batches, and the result says
-    why, where that would change what is trained. No other argument is taken.
 
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
     in its place, and give it to `accelerator.prepare`. Each pass has the batches of the next epoch, or of the one that
@@ -80,30 +65,20 @@ def batch_by_tokens(
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`. For a
             loader it is that of its generator, or of torch; with several processes, 0.
-        evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
-            before, the longest first. Predictions and labels keep the dataset's order, and the loss is the mean over
-            rows, as before; it changes if a batch's loss is a mean over tokens. What predictions hold at padding
-            changes, and with it metrics that read this, such as that of run_qa.py; a warning says so if labels have no
-            value for each token.
         shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
             `quadrat.batching.plan_shapes`.
-        trim: for rows that were stored padded: trim training batches as `DataCollatorWithPadding(trim=True)` does, for
-            any collator; and count rows without what is trimmed.
         attention: for batches that take the same time, not only the same tokens, see `TokenBudgetBatchSampler`; "auto":
             `AttentionCost.of` the Trainer's model.
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences; for a loader,
-        the loader to use, which is the same one where a budget would save nothing; for an online trainer of TRL, what
-        is done, which `print` shows.
+        the loader to use, which is the same one where a budget would save nothing.
 
     Raises:
         TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
             row, and rows without `column`.
         ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses rows in
-            its own way or has several GPUs in one process, for a batch sampler that promises which rows are in a
-            batch, for a second call, and for a row above `max_tokens`; with `evaluation`, for a Trainer that evaluates
-            in its own way.
+            its own way or has several GPUs in one process, for a second call, and for a row above `max_tokens`.
 
     Examples:
         >>> import quadrat, tempfile, torch
@@ -122,48 +97,26 @@ def batch_by_tokens(
         (8, 64)
     """
     given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes}
-    given |= {"trim": trim, "attention": attention}
+    given["attention"] = attention
     if isinstance(trainer, DataLoader):
-        if evaluation:
-            raise ValueError("a loader has no evaluation: quadrat.batching.map_by_length computes rows by length")
         loader, made = loader_by_tokens(trainer, max_tokens, seed=seed, **given)
         logger.info("batch_by_tokens: %s", made)
         return loader
-    if derives_from(type(trainer), "trl", ONLINE_TRAINERS):
-        return _online(trainer, max_tokens, given | {"evaluation": evaluation or None, "trim": None, "seed": seed})
     require_usual_training(trainer)
     args, dataset = trainer.args, trainer.train_dataset
     given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
     given |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
     size = args.per_device_train_batch_size
     made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **given)
-    texts = trainer_of_texts(trainer) is not None
-    batches = None if sampler is None or texts else BatchedDataset(_without_unused(trainer, dataset), sampler)
-    if evaluation:
-        evaluate_by_length(trainer, column)
-    if sampler is not None and texts:
-        _sample(trainer, each_pass(sampler))
-    elif sampler is not None:
-        _use(trainer, batches, sampler.shapes, trim=trim)
+    if sampler is not None:
+        _use(trainer, BatchedDataset(_without_unused(trainer, dataset), sampler), sampler.shapes)
     logger.info("batch_by_tokens: %s", made)
     return made
 
 
-def _online(trainer: Any, max_tokens: Any, given: dict[str, Any]) -> Any:
-    from quadrat.trl.micro_batches import batch_online
-
-    names = [name for name, value in given.items() if value is not None and (name, value) != ("column", MAIN)]
-    if max_tokens != "auto" or names:
-        raise ValueError(
-            f"{', '.join(names) or 'max_tokens'}: {type(trainer).__name__} generates its rows, and their micro-batches "
-            "have at most as many tokens as before: give the trainer alone"
-        )
-    return batch_online(trainer)
-
-
-def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) -> None:
+def _use(trainer: Any, batches: Any, shapes: ShapePlan | None) -> None:
     args = trainer.args
-    collator, whole = filled(trainer, shapes, trim=trim)
+    collator, whole = filled(trainer, shapes)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
     if whole is not collator or not type(collator).__module__.startswith("quadrat."):
         collator = _Unwrapped(collator, whole)
@@ -177,17 +130,6 @@ def _use(trainer: Any, batches: Any, shapes: ShapePlan | None, *, trim: bool) ->
     trainer.callback_handler.callbacks.insert(0, SetEpochCallback())  # those that show what is logged come after it
 
 
-def _sample(trainer: Any, sampler: Any) -> None:
-    """Has a Trainer of sentence-transformers train on the batches of this sampler."""
-    usual, train_dataset, trainer._quadrat_sampler = trainer.get_batch_sampler, trainer.train_dataset, sampler
-
-    def get_batch_sampler(dataset: Any, *args: Any, **options: Any) -> Any:
-        return sampler if dataset is train_dataset else usual(dataset, *args, **options)
-
-    trainer.get_batch_sampler = get_batch_sampler
-    trainer.add_callback(SetEpochCallback(sampler))
-
-
 def require_usual_training(trainer: Any) -> None:
     """Raises TypeError or ValueError for a Trainer whose training batches cannot be chosen."""
     if not isinstance(trainer, Trainer):
@@ -195,25 +137,17 @@ def require_usual_training(trainer: Any) -> None:
     dataset = trainer.train_dataset
     if dataset is None:
         raise ValueError("the Trainer has no train_dataset")
-    if isinstance(dataset, BatchedDataset) or getattr(trainer, "_quadrat_sampler", None) is not None:
+    if isinstance(dataset, BatchedDataset):
         raise ValueError(f"the training batches of this Trainer are planned already: {AGAIN.format('Trainer')}")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise not_indexed(dataset)
-    if (texts := trainer_of_texts(trainer)) is not None:
-        require_usual(trainer, ["get_train_dataloader", "get_batch_sampler"], "chooses rows", texts)
-        if isinstance(dataset, dict):
-            raise ValueError("the train_dataset has several datasets, and each batch has rows of one: its batches stay")
-        chosen = getattr(trainer.args.batch_sampler, "value", trainer.args.batch_sampler)
-        if chosen != "batch_sampler":
-            raise ValueError(f"batch_sampler={chosen!r} promises which rows a batch has together: its batches stay")
-    else:
-        require_usual(trainer, ["get_train_dataloader"], "chooses rows")
-        try:
-            require_usual(trainer, ["_get_train_sampler"], "chooses rows")
-        except ValueError:  # for one that returns what Trainer's does, as many rows of the same kind
-            own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
-            if type(own) is not type(usual) or len(own) != len(usual) or getattr(own, "replacement", False):
-                raise
+    require_usual(trainer, ["get_train_dataloader"], "chooses rows")
+    try:
+        require_usual(trainer, ["_get_train_sampler"], "chooses rows")
+    except ValueError:  # for one that returns what Trainer's does, as many rows of the same kind
+        own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
+        if type(own) is not type(usual) or len(own) != len(usual) or getattr(own, "replacement", False):
+            raise
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
 

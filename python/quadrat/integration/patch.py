@@ -13,9 +13,7 @@ def patch(
     datasets: bool | None = None,
     tokenizers: bool | None = None,
     trl: bool | None = None,
-    attention: bool = True,
     feature_extractors: bool = True,
-    pipelines: bool = False,
 ) -> Patch:
     """Replace what quadrat has of transformers, datasets, tokenizers and TRL, in this process.
 
@@ -26,15 +24,14 @@ def patch(
 
     Args:
         transformers, datasets, tokenizers, trl: whether to patch this library. None patches it if it is installed.
-        attention, feature_extractors, pipelines: parts of the patch of transformers, see `patch_transformers`.
+        feature_extractors: a part of the patch of transformers, see `patch_transformers`.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
         several patches of a library, undoing the last one restores it.
 
     Raises:
-        ModuleNotFoundError: when a library that is to be patched (True, or `pipelines=True`) is not installed.
-        ValueError: when `pipelines=True` and `transformers=False`.
+        ModuleNotFoundError: when a library that is to be patched (True) is not installed.
 
     Examples:
         >>> import quadrat, transformers
@@ -44,13 +41,11 @@ def patch(
         >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         False
     """
-    if pipelines and transformers is False:
-        raise ValueError("pipelines=True patches transformers: leave out transformers=False")
     switches: list[Switch] = []
-    if _is_wanted("transformers", True if pipelines else transformers):
+    if _is_wanted("transformers", transformers):
         from quadrat.integration.patch_transformers import switches_of
 
-        switches += switches_of(attention=attention, feature_extractors=feature_extractors, pipelines=pipelines)
+        switches += switches_of(feature_extractors=feature_extractors)
     if _is_wanted("tokenizers", tokenizers, "transformers"):
         from quadrat.integration.patch_tokenizers import TOKENIZERS
 

@@ -1,6 +1,5 @@
 """`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
 
-import contextlib
 import functools
 import gc
 import importlib.util
@@ -13,20 +12,12 @@ from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
 from quadrat.installed import imitated, originals
-from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 
 
-def patch_transformers(
-    *,
-    datasets: bool = True,
-    tokenizers: bool = True,
-    attention: bool = True,
-    feature_extractors: bool = True,
-    pipelines: bool = False,
-) -> Patch:
+def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, feature_extractors: bool = True) -> Patch:
     """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
 
     `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -39,17 +30,8 @@ def patch_transformers(
     Args:
         datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
         tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
-        attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
-            which read a mask once instead of in each layer.
         feature_extractors: whether to patch `feature_extractor.pad(...)` too, which feature extractors also call
             themselves; classes that override `pad`, `_pad` or `_truncate` do not change.
-        pipelines: whether pipelines for text that do not generate (text, token and zero-shot classification, features,
-            masked tokens, question answering), and `SentenceTransformer.encode` and `CrossEncoder.predict` of
-            sentence-transformers, if it is installed, compute several inputs in batches of rows of similar length, with
-            as many tokens as `batch_size` rows of mean length have, or 32 rows if `batch_size` is 1. Results keep the
-            order of the inputs, and are those of `batch_size=1` to floating-point rounding, if the model does not read
-            padding. Datasets and generators are read up to 2,048 rows ahead. The logger `quadrat` warns of pipelines
-            and models that do not change.
 
     Examples:
         >>> import quadrat, transformers
@@ -57,7 +39,7 @@ def patch_transformers(
         ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         True
     """
-    switches = switches_of(attention=attention, feature_extractors=feature_extractors, pipelines=pipelines)
+    switches = switches_of(feature_extractors=feature_extractors)
     if tokenizers:
         switches.append(TOKENIZERS)
     if datasets and importlib.util.find_spec("datasets") is not None:
@@ -67,23 +49,13 @@ def patch_transformers(
     return Patch("patch_transformers", *switches)
 
 
-def switches_of(*, attention: bool, feature_extractors: bool, pipelines: bool) -> list[Switch]:
+def switches_of(*, feature_extractors: bool) -> list[Switch]:
     """The patch of transformers itself, a part of `patch_transformers`."""
-    asked = {TRANSFORMERS: True, ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
+    asked = {TRANSFORMERS: True, FEATURE_EXTRACTORS: feature_extractors}
     if feature_extractors and originals.FEATURE_PAD is None:  # those who want them know
         logging.getLogger("quadrat").info("%s", imitated.BROKEN["SequenceFeatureExtractor.pad"])
         asked[FEATURE_EXTRACTORS] = False
-    switches = [switch for switch, wanted in asked.items() if wanted]
-    if pipelines:
-        from quadrat.integration.patch_pipelines import PIPELINES
-
-        switches.append(PIPELINES)
-        if importlib.util.find_spec("sentence_transformers") is not None:
-            with contextlib.suppress(ImportError):  # of another version of transformers: nobody can use it
-                from quadrat.integration.patch_sentences import SENTENCES
-
-                switches.append(SENTENCES)
-    return switches
+    return [switch for switch, wanted in asked.items() if wanted]
 
 
 def _lazy_modules() -> list[ModuleType]:

@@ -18,7 +18,7 @@ def patch_trl() -> Patch:
     is undone like that of `quadrat.patch`.
 
     An `SFTTrainer` that packs rows or leaves the padding out (`packing`, `padding_free`) is checked when it is made: if
-    the model does not keep rows apart, the logger `quadrat` warns; see `quadrat.varlen.check_packing`.
+    the model does not keep rows apart, the logger `quadrat` warns; see `quadrat.check_packing`.
 
     Raises:
         ModuleNotFoundError: when TRL is not installed.

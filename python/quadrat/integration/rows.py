@@ -1,21 +1,17 @@
-"""The tokens of rows in the batches of a Trainer, and batches without the padding that is stored with them."""
+"""The tokens of rows in the batches of a Trainer."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from transformers import Trainer
 
 from quadrat.batching.lengths import lengths, parts_of
-from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
+from quadrat.batching.row_tokens import MASK, tokens_in_batches
 from quadrat.input.rows import MAIN
 from quadrat.installed import originals
-from quadrat.support.around import replaced
 from quadrat.support.arrays import IntArray
-from quadrat.support.counts import uncounted
 
-_TEXTS = 256  # rows that are tokenised at once
 _SOME = 64  # rows that are looked at
 _MUCH = 0.05  # of what is stored
 # Of TRL's trainers: a batch has each completion after its prompt.
@@ -24,49 +20,21 @@ _REFERENCE = "reference_ids"
 _PROMPT = "prompt_ids"
 
 
-def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = False) -> IntArray:
-    """The tokens that each row takes in a batch of a Trainer's collator, trimmed or not, with all its choices.
+def row_lengths(trainer: Any, dataset: Any, column: str = MAIN) -> IntArray:
+    """The tokens that each row takes in a batch of a Trainer's collator, with all its choices.
 
     Raises what `lengths` raises, and ValueError for a collator that pads all rows to one length.
     """
     collator = trainer.data_collator
-    if trainer_of_texts(trainer) is not None:
-        return _lengths_of_texts(collator, dataset)
     choices = has_choices(trainer, dataset, column)
-    if trim or getattr(collator, "trim", False):
-        made = isinstance(collator, originals.DataCollatorForLanguageModeling)  # labels, whatever is stored
-        names = (column, MASK) if made or has_decoder(trainer) else (column, MASK, LABELS)
-        return in_batches(parts_of(dataset, names), choices=choices)
     if getattr(collator, "padding", None) == "max_length":
-        raise ValueError(
-            "the collator pads each row to one length (padding='max_length'): give it padding=True, or trim batches "
-            "(trim=True, quadrat run --trim)"
-        )
+        raise ValueError("the collator pads each row to one length (padding='max_length'): give it padding=True")
     if column == MAIN and (completions := completions_of(trainer, dataset)):
         prompts = lengths(dataset, _PROMPT) if _PROMPT in dataset.column_names else 0
         longest = np.max([lengths(dataset, name) for name in completions], axis=0) + prompts
         cut: IntArray = np.minimum(longest, getattr(collator, "max_length", None) or longest)
         return len(completions) * cut
     return lengths(dataset, column, choices=choices)
-
-
-def trainer_of_texts(trainer: Any) -> Any:
-    """The class of sentence-transformers, whose rows are texts, that a Trainer derives from; else None."""
-    base = getattr(sys.modules.get("sentence_transformers.base.trainer"), "BaseTrainer", ())
-    return base if isinstance(trainer, base) else None
-
-
-def _lengths_of_texts(collator: Any, dataset: Any) -> IntArray:
-    """The tokens of all columns of each row, as a collator of texts tokenises them."""
-    found = [np.zeros(0, np.int64)]
-    with uncounted():
-        for first in range(0, len(dataset), _TEXTS):
-            batch = collator([dataset[row] for row in range(first, min(first + _TEXTS, len(dataset)))])
-            masks = [np.asarray(batch[name]).sum(1) for name in batch if name.endswith(MASK)]
-            if not masks:
-                raise TypeError(f"{type(collator).__name__} does not tokenise its rows, so they have no lengths")
-            found.append(np.sum(masks, axis=0))
-    return np.concatenate(found)
 
 
 def completions_of(trainer: Any, dataset: Any) -> tuple[str, ...]:
@@ -90,7 +58,7 @@ def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: 
     some = range(0, len(found), -(-len(found) // _SOME))
     try:
         part = dataset.select(some) if hasattr(dataset, "select") else [dataset[row] for row in some]
-        tokens = in_batches(parts_of(part, (column, MASK)), choices=choices).sum()
+        tokens = tokens_in_batches(parts_of(part, (column, MASK)), choices=choices).sum()
     except (TypeError, ValueError):
         return 0
     return int(found.max()) if tokens < (1 - _MUCH) * found[some].sum() else 0
@@ -99,7 +67,7 @@ def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: 
 def has_choices(trainer: Any, dataset: Any, column: str = MAIN) -> bool:
     """True if rows are those of multiple choice, by the first one. Raises ValueError if the collator takes others."""
     collator, model = (type(one).__name__ for one in (trainer.data_collator, trainer.model))
-    if trainer_of_texts(trainer) is not None or "MultipleChoice" not in collator + model:
+    if "MultipleChoice" not in collator + model:
         return False
     row: Any = dataset[0] if len(dataset) else ()
     if column not in row:  # what measures the rows says so
@@ -113,34 +81,10 @@ def has_choices(trainer: Any, dataset: Any, column: str = MAIN) -> bool:
     return nested
 
 
-def has_decoder(trainer: Any) -> bool:
-    """True if labels are those of a decoder."""
-    return bool(getattr(getattr(trainer.model, "config", None), "is_encoder_decoder", False))
-
-
-def trimming(trainer: Any, collator: Any) -> Any:
-    """A Trainer's collator with batches that are trimmed."""
-    if getattr(collator, "trim", False):
-        return collator
-    return Trimmed(collator, (LABELS,) if has_decoder(trainer) else ())
-
-
-def trim_batches(trainer: Any) -> None:
-    """Have a Trainer trim the batches that it trains on. Raises TypeError for a collator with `deferred=True`."""
-    loader_of = trainer.get_train_dataloader
-    trimming(trainer, trainer.data_collator)
-
-    def get_train_dataloader() -> Any:
-        with replaced((trainer, "data_collator", trimming(trainer, trainer.data_collator))):
-            return loader_of()
-
-    trainer.get_train_dataloader = get_train_dataloader
-
-
-def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool) -> None:
+def group_by_row_lengths(trainer: Any, say: Callable[[str], None]) -> None:
     """Have a sampler of a Trainer that groups rows by length go by what they take in a batch; `say` is told why not.
 
-    Lengths that the dataset has in a column of its own stay, and those of rows of tokens that are not trimmed.
+    Lengths that the dataset has in a column of its own stay, and those of rows of tokens.
     """
     args, name = trainer.args, "_get_train_sampler"
     groups = getattr(args, "group_by_length", False) or "length" in str(getattr(args, "train_sampling_strategy", ""))
@@ -153,8 +97,8 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
         has_lengths = trainer.args.length_column_name in (getattr(dataset, "column_names", None) or ())
         if isinstance(made, originals.PATCHED["LengthGroupedSampler"]) and not has_lengths:
             try:
-                if trim or has_choices(trainer, dataset):
-                    made.lengths = row_lengths(trainer, dataset, trim=trim).tolist()
+                if has_choices(trainer, dataset):
+                    made.lengths = row_lengths(trainer, dataset).tolist()
             except (TypeError, ValueError) as error:
                 if str(error) not in said:
                     say(f"rows are grouped by the lengths of Trainer: {error}")
@@ -163,3 +107,12 @@ def group_by_row_lengths(trainer: Any, say: Callable[[str], None], *, trim: bool
 
     _get_train_sampler.chooses_as_before = True  # type: ignore[attr-defined]
     trainer._get_train_sampler = _get_train_sampler
+
+
+def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
+    """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
+    cls = type(trainer)
+    for name in methods:
+        own = vars(trainer).get(name)
+        if getattr(cls, name) is not getattr(Trainer, name) or not (own is None or hasattr(own, "chooses_as_before")):
+            raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")

@@ -19,10 +19,11 @@ from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.input.rows import MAIN
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
-from quadrat.integration.evaluate_by_length import AGAIN
-from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width, trainer_of_texts, trimming
+from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width
 from quadrat.support.arrays import IntArray
 
+# Why batches that are planned are not planned again.
+AGAIN = "to have other batches, make the {0} anew (in a notebook, run the cell that makes it, too)"
 _OF_BATCHES = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last")
 
 
@@ -38,7 +39,7 @@ class TokenBatches(NamedTuple):
     alike: bool  # whether all rows have one width
     changed: bool  # False: batches are as before, because a budget would save nothing
     attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
-    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
+    stored: int = 0  # the tokens to which rows are stored padded; 0 if they are not
 
     def __str__(self) -> str:
         limit = "" if self.max_rows is None else f" and {self.max_rows:,} rows"
@@ -53,8 +54,7 @@ class TokenBatches(NamedTuple):
         if not self.changed:
             why = "all rows have one width" if self.alike else "a batch has one row"
             made = f"batches are as before: {why}, so a token budget would save nothing."
-        stored = f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
-        return made + f"{stored}(trim=True, quadrat run --trim)." * (self.stored > 0)
+        return made + f" Rows are stored padded to {self.stored:,} tokens: map without padding." * (self.stored > 0)
 
 
 def plan_batches(
@@ -71,7 +71,6 @@ def plan_batches(
     column: str = MAIN,
     window: int | None = None,
     shapes: int | ShapePlan | None = None,
-    trim: bool = False,
     attention: Any = None,
 ) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
     """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
@@ -84,19 +83,13 @@ def plan_batches(
         if attention is None:
             raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
     cost, collator = attention_of(attention), trainer.data_collator
-    trim = trim or getattr(collator, "trim", False)
-    if trim and joins_rows(collator):
-        raise ValueError(
-            "a collator that joins rows has no columns of padding to trim: map the dataset without padding"
-        )
-    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths_of(lengths)
+    found = row_lengths(trainer, dataset, column) if lengths is None else lengths_of(lengths)
     require_rows(found, "batch")
     multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
     choices = lengths is None and has_choices(trainer, dataset, column)
     several = rows_of_one(trainer, dataset, column) if lengths is None else 1
-    texts = trainer_of_texts(trainer) is not None
-    if (several > 1 or texts) and shapes is not None:
-        kind = "texts" if texts else "multiple choice" if choices else "pairs of completions"
+    if several > 1 and shapes is not None:
+        kind = "multiple choice" if choices else "pairs of completions"
         raise ValueError(f"batches of {kind} cannot be filled to a few shapes: leave shapes out")
     multiple *= several
     if cost is not None:  # a row has several sequences
@@ -105,24 +98,22 @@ def plan_batches(
     full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
     before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
     tokens, rows, sampler = size * wide, cast("int | None", size), None
-    if trim or max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
+    if max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
         options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
         options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes, "attention": cost}
         sampler = _sampler(found, size, accumulated, max_tokens, options)
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
-    stored = 0 if trim or texts or lengths is not None else stored_width(dataset, found, column, choices=choices)
+    stored = 0 if lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
     return TokenBatches(*numbers, narrow == wide, sampler is not None, cost, stored), sampler
 
 
-def filled(trainer: Any, shapes: ShapePlan | None, *, trim: bool) -> tuple[Any, Any]:
-    """A Trainer's collator, of quadrat where it was of transformers, and with it whole batches, trimmed and filled."""
+def filled(trainer: Any, shapes: ShapePlan | None) -> tuple[Any, Any]:
+    """A Trainer's collator, of quadrat where it was of transformers, and with it whole batches, filled."""
     collator = trainer.data_collator
-    trim = trim or getattr(collator, "trim", False)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
-    whole = trimming(trainer, collator) if trim else collator
-    return collator, whole if shapes is None else FixedShapes(whole, shapes)
+    return collator, collator if shapes is None else FixedShapes(collator, shapes)
 
 
 def _sampler(
@@ -172,7 +163,7 @@ def not_indexed(dataset: Any) -> TypeError:
 
 
 def loader_by_tokens(
-    loader: Any, max_tokens: int | Literal["auto"], *, seed: int | None = None, trim: bool = False, **given: Any
+    loader: Any, max_tokens: int | Literal["auto"], *, seed: int | None = None, **given: Any
 ) -> tuple[Any, TokenBatches]:
     """A loader of the same rows by token budget, or the one given where a budget would save nothing; and its numbers.
 
@@ -184,7 +175,7 @@ def loader_by_tokens(
     if seed is None:  # processes need the same
         own = loader.generator or (_name_of(loader.sampler)[0] == "torch" and loader.sampler.generator)
         seed = 0 if world > 1 else (own or torch.default_generator).initial_seed() % 2**64
-    given |= {"world": world, "seed": seed, "drop_last": loader.drop_last, "trim": trim}
+    given |= {"world": world, "seed": seed, "drop_last": loader.drop_last}
     numbers, usual = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, **given)
     if usual is None:
         return loader, numbers
@@ -193,7 +184,7 @@ def loader_by_tokens(
         for name in inspect.signature(type(loader)).parameters
         if name not in _OF_BATCHES and (value := getattr(loader, name, None)) not in (None, "")
     }
-    _, whole = filled(holder, usual.shapes, trim=trim)
+    _, whole = filled(holder, usual.shapes)
     return type(loader)(loader.dataset, batch_sampler=each_pass(usual), collate_fn=whole, **kept), numbers
 
 

@@ -19,7 +19,6 @@ from quadrat.planning import facts as fact
 from quadrat.planning.facts import Fact, padding_facts, token_facts
 from quadrat.planning.fallback import FallBack, require_known, require_names, rounded_up, said
 from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
-from quadrat.planning.packed import packed_spec
 from quadrat.planning.padded import PadOptions, padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, check_device, planned
 from quadrat.ragged import Ragged
@@ -59,17 +58,12 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {"facts": facts}
     if not apart:
         own["labelling"] = _labelling(collator, framework, omits)
-    if bare and collator.packs is not None:
-        raise FallBack("rows are not mappings", "give mappings with input_ids, or lists of them")
     if bare:
         batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
     else:
         absent = () if apart or has_offsets or collator.whole_word_mask else ("offset_mapping",)
         options = PadOptions(pad_to_multiple_of=multiple)
-        if collator.packs is not None and not collator.mlm:
-            own["finish"] = _without_first_labels
-        spec = padded_spec(collator, framework, options, absent=absent, **own)
-        batch = packed_spec(spec, collator, features).make(collator, features)
+        batch = padded_spec(collator, framework, options, absent=absent, **own).make(collator, features)
     if apart:
         return _mask_apart(collator, batch, framework)
     if "offset_mapping" in batch:
@@ -111,14 +105,6 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     if isinstance(batch, DeferredBatch):
         batch = batch.to("cpu")
     return {"input_ids": None, "labels": None, **_mask_apart(masker, batch, framework)}
-
-
-def _without_first_labels(collator: Any, batch: Any, features: Any) -> Any:
-    labels = batch["labels"]
-    positions = batch["position_ids"].reshape(-1, *labels.shape)[0]
-    labels[:, :1] = -100
-    labels[:, 1:][positions[:, 1:] != positions[:, :-1] + 1] = -100  # the last token of another document comes before
-    return batch
 
 
 def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...]) -> Labelling:

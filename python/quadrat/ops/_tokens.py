@@ -13,7 +13,7 @@ from quadrat.support.kinds import INT32, INT64
 from quadrat.support.memory import address_of, empty
 from quadrat.support.tensors import is_readable, on_gpu
 
-with needs("quadrat.bert_padding"):
+with needs("quadrat.unpad(mask=...)"):
     import torch
 
 

@@ -1,4 +1,4 @@
-"""`quadrat.varlen.align`: sequences one after the other, each padded to a multiple of a length."""
+"""`quadrat.align`: sequences one after the other, each padded to a multiple of a length."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class Aligned(NamedTuple):
     """Sequences one after the other, each followed by its own padding; NumPy arrays or torch tensors.
 
     Attributes:
-        values: `[total, ...]`; in a result of `quadrat.varlen.align`, a tuple with one for each column.
+        values: `[total, ...]`; in a result of `quadrat.align`, a tuple with one for each column.
         position_ids: `[total]` int64, in each sequence; they continue through its padding, or are 0 there.
         seq_idx: `[total]` int32, the number of each token's sequence; -1 in the padding.
         cu_seqlens: `[sequences + 1]` int32, the cumulative lengths of the sequences without padding.
@@ -79,7 +79,7 @@ def align(
 
     Examples:
         >>> import quadrat, numpy
-        >>> made = quadrat.varlen.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), pad_to_multiple_of=4)
+        >>> made = quadrat.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), pad_to_multiple_of=4)
         >>> made.values[0]
         array([1, 2, 3, 0, 7, 8, 0, 0])
         >>> made.cu_seqlens, made.cu_seqlens_padded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 from quadrat.ops import _device
 from quadrat.ops._padding import AS_ROWS, Output, as_int
@@ -11,9 +11,6 @@ from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_devi
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
 from quadrat.support.kinds import Framework
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 Names = Literal["transformers", "varlen_attn", "flash_attn", "megatron", "mask"]
 
@@ -107,7 +104,7 @@ def flatten(
             no row: `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the
             last token, so that code that detects rows by restarting positions does not count the padding as a row.
         padding_value, dtype, return_tensors: as for `quadrat.pad`.
-        align_to: pad each row to a multiple of this, as `quadrat.varlen.align` does: 2 x the context-parallel size, 16
+        align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16
             for FP8. `pad_to_multiple_of` must be a multiple of it; what it or `total_length` adds belongs to the last
             row.
         total_length: instead of `pad_to_multiple_of`, the total. `quadrat.batching.FixedShapes` fixes all shapes.
@@ -123,7 +120,7 @@ def flatten(
             and there is a `padding_mask`, `[total]` bool, True where there is no token.
 
     Returns:
-        A `Flattened`; with `align_to` an `Aligned`, see `quadrat.varlen.align`; with `kwargs_for` a dict.
+        A `Flattened`; with `align_to` an `Aligned`, see `quadrat.align`; with `kwargs_for` a dict.
 
     Raises:
         TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.

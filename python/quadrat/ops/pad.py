@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from quadrat.support.tensors import is_tensor, on_gpu
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from typing_extensions import Unpack
 
 
 class _MaskOptions(TypedDict, total=False):

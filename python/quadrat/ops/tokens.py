@@ -5,7 +5,7 @@ from typing import Any
 
 from quadrat.support.extras import needs
 
-with needs("quadrat.bert_padding"):
+with needs("quadrat.unpad(mask=...)"):
     import torch
 
 from quadrat.ops._tokens import MaskLayout, layout_now, put_here, take_here

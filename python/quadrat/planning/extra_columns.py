@@ -13,7 +13,6 @@ from quadrat.ops.pad import pad
 from quadrat.planning.diagnosis.rules import shape_of
 from quadrat.planning.diagnosis.values import kind_of as type_of
 from quadrat.planning.fallback import FallBack, said
-from quadrat.planning.packed import BLOCKS
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.arrays import fill_value
@@ -137,14 +136,12 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
         raise ValueError(f"join_columns: {sorted(both)} are padded by pad_values or pad_axes; leave them out of one")
     if axes and (made or getattr(collator, "padding_free", False)):
         raise ValueError("pad_axes pads, and rows that are joined are not padded: leave pad_axes out")
-    if axes and collator.trim:
-        raise ValueError("trim cannot cut columns of pad_axes: leave one of the two out")
     inputs = () if made else getattr(collator.tokenizer, "model_input_names", ())
     for option, columns in (("pad_values", {*pads}), ("join_columns", joined), ("dtypes", {*dtypes})):
         if taken := made & columns:
             raise ValueError(f"{option}: {sorted(taken)} are made by the collator; leave them out")
         # If rows are joined, a tokenizer pads nothing.
-        padded = {*inputs[:1], *_PADDED} - {"attention_mask" if option == "dtypes" and collator.packs in BLOCKS else ""}
+        padded = {*inputs[:1], *_PADDED}
         if not (made and option == "pad_values") and (taken := padded & columns):
             raise ValueError(
                 f"{option}: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"

@@ -16,7 +16,6 @@ from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, extra_kind, joined_columns
 from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
-from quadrat.planning.packed import require_lengths
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
@@ -144,7 +143,7 @@ def padding_free_plan(
         if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
             raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
     if collator.align_to is not None and labels == "none" and labelling.make is not None:
-        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     extra = {name: pads[name] for name in names if name in pads and name not in (label, *labelling.omits)}
     if MAIN not in names:
@@ -262,7 +261,9 @@ def flat_plan(key: PlanKey) -> Plan:
 
 def _require_read(shapes: dict[str, col.ColumnShape]) -> None:
     """Raises FallBack unless columns that are read, and do not come out, are what they must be."""
-    require_lengths(shapes)
+    sizes = shapes.get(SEQ_LENGTHS)
+    if sizes is not None and (sizes.forms & ~col.ROWS or sizes.kinds & ~col.INTS):
+        raise FallBack(f"column '{SEQ_LENGTHS}' does not say how long documents are", "give lists of ints")
     if "special_tokens_mask" in shapes and not shapes["special_tokens_mask"].aligned:
         raise FallBack("column 'special_tokens_mask' has other rows than one number per token", "give such rows")
 

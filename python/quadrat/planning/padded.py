@@ -14,7 +14,6 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
 from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
-from quadrat.planning.packed import columns_read, pack_steps, pack_values
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, KINDS, Framework
@@ -62,7 +61,6 @@ class PaddedOptions(NamedTuple):
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
     own: OwnColumns
-    packs: str | None
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
@@ -99,10 +97,9 @@ def padded_spec(
         inputs[0],
         pads,
         options.pad_to_multiple_of is not None,
-        masked and collator.packs is None,
+        masked,
         label,
         columns,
-        collator.packs,
         renames,
         labelling.omits,
         labelling.derives,
@@ -202,7 +199,7 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
     given = getattr(collator, "pad_values", None) or {}
-    values |= {**pack_values(key), **given, **options.own.values(given, names.index(options.main))}
+    values |= {**given, **options.own.values(given, names.index(options.main))}
     if options.label is not None:
         values[options.label.output or options.label.name_in(names)] = label_value if type(label_value) is int else None
     return values
@@ -257,10 +254,9 @@ def padded_plan(key: PlanKey) -> Plan:
     extra = {*dict(own.pads), *own.joined}
     labels = None if label is None else label.name_in(names)
     main, arrays = _main_of(key, shapes)
-    read = columns_read(key, shapes, extra)
     steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
-        if name == labels or name in read:
+        if name == labels:
             continue
         if name in extra:
             follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
@@ -282,7 +278,6 @@ def padded_plan(key: PlanKey) -> Plan:
         if any(name in kinds and action == col.HOLD for name, _, action, _ in steps):
             raise FallBack(f"columns of {[*kinds]} are not rows of numbers", "give equal rows of numbers")
         steps = [(name, index, action, kinds.get(name, kind)) for name, index, action, kind in steps]
-    steps += pack_steps(key, read, main, extra)
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]

@@ -37,7 +37,6 @@ class Remembering:
     join_columns: Any = ()  # likewise
     pad_axes: Any = None
     dtypes: Any = None
-    packs: Any = None
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
 
     def __init_subclass__(cls, **options: Any) -> None:

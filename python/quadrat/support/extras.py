@@ -3,7 +3,7 @@
 import contextlib
 import importlib.metadata
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 # What each of quadrat's extras installs.
 EXTRAS = {
@@ -13,11 +13,8 @@ EXTRAS = {
     "transformers": ("transformers", "tokenizers", "torch"),
 }
 
-# Trainers of TRL that generate the rows they train on.
-ONLINE_TRAINERS = ("GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer")
-
 # All packages that may be missing.
-_PACKAGES = frozenset({"einops", "flash_attn", "trl"}.union(*EXTRAS.values()))
+_PACKAGES = frozenset({"trl"}.union(*EXTRAS.values()))
 
 
 @contextlib.contextmanager
@@ -47,8 +44,3 @@ def is_within(tested: tuple[str, str], installed: str) -> bool:
     found = [re.match(r"(\d+)\.(\d+)", one) for one in (tested[0], installed, tested[1])]
     numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
     return len(numbers) == len(found) and numbers == sorted(numbers)
-
-
-def derives_from(cls: type, library: str, names: Sequence[str]) -> bool:
-    """True for a class that derives from one of these of a library, which is not imported to find out."""
-    return any(base.__name__ in names and base.__module__.partition(".")[0] == library for base in cls.__mro__)

@@ -4,5 +4,4 @@ from quadrat.trl import kto as kto
 from quadrat.trl import reward as reward
 from quadrat.trl import sft as sft
 from quadrat.trl import tpo as tpo
-from quadrat.trl.online import trim as trim
 from quadrat.trl.padding import pad as pad

@@ -71,8 +71,8 @@ def _end(told: dict[str, Any]) -> None:
         return
     if watch is None and not os.path.isdir(folder):
         if told["of_trainer"] and not told["quiet"] and sys.stderr is not None and os.environ.get("RANK", "0") == "0":
-            names, more = ", ".join(told["of_trainer"]), " and no pipeline" * told["inference"]
-            sys.stderr.write(f"quadrat run: {names} did nothing: this script used no Trainer{more}\n")
+            names = ", ".join(told["of_trainer"])
+            sys.stderr.write(f"quadrat run: {names} did nothing: this script used no Trainer\n")
         return
     if watch is None:
         with contextlib.suppress(OSError), open(os.path.join(folder, f"main-{os.getpid()}.json"), "w") as file:

@@ -27,17 +27,12 @@ def choices():
 
 rows = [{**(choices() if kind == "choices" else row(60)), "labels": i % 2} for i in range(96)]
 data = Dataset.from_list(rows)
-data = data.to_iterable_dataset() if kind == "stream" else data
-if kind == "copied":
-    data = data.map(lambda one: {"labels": one["input_ids"]})
 model = tiny(BertForMultipleChoice if kind == "choices" else BertForSequenceClassification, **DETERMINISTIC)
-args = arguments("out", per_device_train_batch_size=8, max_steps=4 if kind == "stream" else -1, num_train_epochs=1,
+args = arguments("out", per_device_train_batch_size=8, num_train_epochs=1,
     logging_strategy="no")
 
 class Printing(Trainer):
     def compute_loss(self, model, inputs, *given, **options):
-        if kind == "copied":
-            inputs["labels"] = inputs["labels"][:, 0] % 2
         loss = super().compute_loss(model, inputs, *given, **options)
         print("step", (loss[0] if isinstance(loss, tuple) else loss).item(), *inputs["input_ids"].shape, flush=True)
         return loss
@@ -61,43 +56,14 @@ def computed(shapes: list[list[int]]) -> int:
 
 @pytest.mark.slow
 def test_rows_that_were_stored_padded(tmp_path):
-    losses, shapes, said, report = ran(tmp_path, "padded")
+    _, shapes, said, report = ran(tmp_path, "padded")
     assert {width for _, width in shapes} == {60}
     assert report["computed"] == computed(shapes) == 96 * 60
-    assert "rows are stored padded to 60 (map without padding), or the collator pads them to it; --trim cuts" in said
-    (promise,) = report["promises"]
-    assert f"{promise['option']} would compute" in said
-    tokens = promise["option"].removeprefix("--trim --max-tokens ")
-
-    cut, narrow, said, trimmed = ran(tmp_path, "padded", "--trim")
-    assert cut == pytest.approx(losses, abs=1e-5)
-    assert trimmed["computed"] == computed(narrow) == report["computed"] - report["cut"]
-    assert trimmed["tokens"] == report["tokens"]
-    assert f"--trim cut {report['cut']:,} tokens of padding" in said
-    assert "stored padded" not in said
-
-    # What the report promised.
-    _, fewer, said, by_tokens = ran(tmp_path, "padded", "--trim", "--max-tokens", tokens)
-    assert by_tokens["computed"] == computed(fewer) == pytest.approx(promise["computed_with"], rel=0.1)
-    assert all(rows * width <= int(tokens) for rows, width in fewer)
-    assert by_tokens["rows"] == 96
-
-    # Without trim, a budget is one of tokens that are computed.
+    assert "rows are stored padded to 60 (map without padding), or the collator pads them to it" in said
+    assert report["promises"] == []
     _, whole, said, _ = ran(tmp_path, "padded", "--max-tokens", "240")
     assert {tuple(shape) for shape in whole} == {(4, 60)}
-    assert "Rows are stored padded to 60 tokens, and computed so: map without padding, or trim" in said
-
-
-@pytest.mark.slow
-def test_what_trim_does_with_streams_and_labels_that_count(tmp_path):
-    _, shapes, said, _ = ran(tmp_path, "stream", "--trim", "--max-tokens", "240")
-    assert "batches are as before: IterableDataset cannot be indexed by row" in said
-    assert all(width < 60 for _, width in shapes)
-    _, shapes, said, _ = ran(tmp_path, "copied", "--trim", "--max-tokens", "240")
-    assert "batches are as before: row 0: labels of masked tokens are not -100" in said
-    assert "such batches are not trimmed" in said
-    assert {width for _, width in shapes} == {60}
-    assert "--trim cut 0 tokens of padding" in said
+    assert "Rows are stored padded to 60 tokens: map without padding." in said
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`quadrat run --inference`: pipelines in batches by length; and the report on batches that no collator makes."""
+"""The report of `quadrat run` on batches that no collator makes: of pipelines, tokenizers, sentence-transformers."""
 
 import pytest
 
@@ -25,20 +25,14 @@ tokenizer(texts, padding=True)  # not a batch of tensors
 
 @pytest.mark.slow
 def test_pipelines_and_tokenizers_are_counted(tmp_path):
-    runs = [reported(tmp_path, SCRIPT, options=options) for options in ([], ["--inference"])]
-    (said, counts), (said_by_length, counts_by_length) = ((run.stderr, report["elsewhere"]) for run, report in runs)
-    assert counts["pipelines rows"] == counts_by_length["pipelines rows"] == 96
-    assert counts["pipelines batches"] == 24
-    assert counts["pipelines tokens"] == counts_by_length["pipelines tokens"]
-    assert counts_by_length["pipelines computed"] < 1.1 * counts["pipelines tokens"] < counts["pipelines computed"]
+    done, report = reported(tmp_path, SCRIPT)
+    said, counts = done.stderr, report["elsewhere"]
+    assert (counts["pipelines rows"], counts["pipelines batches"]) == (96, 24)
+    assert 1.1 * counts["pipelines tokens"] < counts["pipelines computed"]
     assert counts["tokenizer calls batches"] == 24
     assert counts["tokenizer calls rows"] == 192
-    assert "tokens were padding; --inference computes rows of similar length together\n" in said
     assert "tokens were padding; quadrat.batching.map_by_length makes batches by length" in said
-    assert "--inference" not in said_by_length
-    assert said_by_length.count("TextGenerationPipeline are as before: it generates") == 1
-    assert "as before" not in said
-    assert "evaluation waited" not in said + said_by_length  # a pipeline's preprocessing is no loop
+    assert "evaluation waited" not in said  # a pipeline's preprocessing is no loop
 
 
 WORKERS = """
@@ -71,26 +65,20 @@ SentenceTransformer(sys.argv[1], device="cpu").encode(texts, batch_size=12)
 """
 
 
-def reports(folder, script, *options):
-    """The lines of `quadrat run` on a script that gets a small encoder, and its report; then with these options."""
+def counted(folder, script):
+    """What the report of `quadrat run` counts of a script that gets a small encoder."""
     pytest.importorskip("sentence_transformers", reason="sentence-transformers, whose texts are counted, is missing")
     standins.save_encoder(folder / "model")
-    for given in ([], options):
-        done, report = reported(folder, script, "model", options=given)
-        yield done.stderr, report
+    _, report = reported(folder, script, "model")
+    return report["elsewhere"]
 
 
 @pytest.mark.slow
 def test_sentences_are_counted(tmp_path):
-    said, told = zip(*reports(tmp_path, SENTENCES, "--inference"), strict=True)
-    assert "as before" not in "".join(said)
-    counts, by_length = (one["elsewhere"] for one in told)
-    assert counts["sentence-transformers batches"] == 8
-    assert counts["sentence-transformers rows"] == by_length["sentence-transformers rows"] == 96
-    assert counts["sentence-transformers tokens"] == by_length["sentence-transformers tokens"]
-    assert by_length["sentence-transformers computed"] < 1.1 * counts["sentence-transformers tokens"]
-    assert not [name for name in (*counts, *by_length) if not name.startswith("sentence-transformers")]
-    assert told[1]["options"] == {"--inference": 1}
+    counts = counted(tmp_path, SENTENCES)
+    assert (counts["sentence-transformers batches"], counts["sentence-transformers rows"]) == (8, 96)
+    assert 0 < counts["sentence-transformers tokens"] < counts["sentence-transformers computed"]
+    assert not [name for name in counts if not name.startswith("sentence-transformers")]
 
 
 TRAINING = """
@@ -110,13 +98,8 @@ SentenceTransformerTrainer(model, args, train_dataset=rows, loss=MultipleNegativ
 
 @pytest.mark.slow
 def test_training_on_sentences(tmp_path):
-    (said, before), (said_by_tokens, after) = reports(tmp_path, TRAINING, "--max-tokens", "auto")
-    counts, by_tokens = before["elsewhere"], after["elsewhere"]
+    counts = counted(tmp_path, TRAINING)
     name = "training of sentence-transformers"
-    assert counts[f"{name} rows"] == by_tokens[f"{name} rows"] == 96
-    assert all(one.startswith(name) for one in (*counts, *by_tokens))  # not what a model card tokenises
-    assert counts[f"{name} tokens"] == by_tokens[f"{name} tokens"]
-    assert counts[f"{name} computed"] > by_tokens[f"{name} computed"]
-    assert "tokens were padding; --max-tokens auto trains on rows of similar length together\n" in said
-    assert "--max-tokens" not in said_by_tokens
-    assert "quadrat run: batches of at most" in said_by_tokens
+    assert counts[f"{name} rows"] == 96
+    assert all(one.startswith(name) for one in counts)  # not what a model card tokenises
+    assert 0 < counts[f"{name} tokens"] < counts[f"{name} computed"]
