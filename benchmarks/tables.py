@@ -130,11 +130,6 @@ def collators(*suites: str, other: str = "transformers") -> None:
         print(f"\n{where}{measured_on(suite)}")
 
 
-def audio() -> None:
-    put("| transformers | quadrat | speed-up", load("audio"), fact("case"), *BOTH)
-    print(f"\n{measured_on('audio')}")
-
-
 def growth() -> None:
     rows = crossed(load("growth", "batches"), "tokens", "kind")
 

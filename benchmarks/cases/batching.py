@@ -6,16 +6,12 @@ transformers do, `plan_packs` beside TRL's `_pack_bfd` on a table without tokens
 into a new file. "map alone" writes the same rows unchanged.
 """
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
-import trl
 from trl.data_utils import _pack_bfd
 
 import quadrat
@@ -88,42 +84,6 @@ def packed(rows: int, strategy: str) -> Case:
     return job(lengths, {"TRL, once": Way(lambda: _pack_bfd(table, LONGEST), every=ONCE), **ways}, check)
 
 
-def joined(rows: int, strategy: str) -> Case:
-    """TRL and quadrat, each into a file in a folder of its own; with `strategy=""`, the same rows as they are."""
-    lengths = row_lengths(rows)
-    tokens = np.random.default_rng(2).integers(0, 30_000, lengths.sum()).astype(np.int32)
-    columns = {"input_ids": lists(lengths, pa.array(tokens))}
-    columns["attention_mask"] = lists(lengths, pa.array(np.ones(len(tokens), np.int8)))
-    dataset = datasets.Dataset(pa.table(columns))
-    files: list[str] = []
-
-    @contextlib.contextmanager
-    def in_a_folder() -> Iterator[None]:
-        with tempfile.TemporaryDirectory() as folder:
-            files[:] = [f"{folder}/rows.arrow"]
-            yield
-
-    def pack(by: Callable[..., Any]) -> Any:
-        return by(dataset, LONGEST, strategy, map_kwargs={"cache_file_name": files[0]})
-
-    def unchanged() -> Any:
-        return dataset.with_format("arrow").map(lambda table: table, batched=True, cache_file_name=files[0])
-
-    def check() -> None:
-        made = []
-        for way in ways.values():
-            with way.around():
-                made.append(way.call())
-        assert made[0].features == made[-1].features
-        assert made[0].data.table.equals(made[-1].data.table)
-
-    calls = {"TRL": partial(pack, trl.pack_dataset), "quadrat": partial(pack, quadrat.batching.pack_dataset)}
-    calls = calls if strategy else {"quadrat": unchanged}
-    ways = {name: Way(call, around=in_a_folder) for name, call in calls.items()}
-    # Whoever comes second writes while the disk is busy with the first file.
-    return job(lengths, ways, check, swap=True)
-
-
 def plan(rows: int, kind: str) -> Case:
     """How full batches and packs are."""
     lengths = row_lengths(rows)
@@ -142,7 +102,7 @@ def plan(rows: int, kind: str) -> Case:
 
 
 def cases(*, quick: bool) -> Cases:
-    to_measure, to_plan, to_join = (20_000, 5_000, 2_000) if quick else (5_000_000, 1_000_000, 100_000)
+    to_measure, to_plan = (20_000, 5_000) if quick else (5_000_000, 1_000_000)
     strategies = ("best_fit", "first_fit", "in_order")
     found: Cases = {
         "lengths": partial(measured_lengths, to_measure, shuffle=False),
@@ -151,10 +111,6 @@ def cases(*, quick: bool) -> Cases:
         "token budget, plan and lists of rows": partial(budget, to_plan, listed=True),
     }
     found |= {f"pack, {strategy}": partial(packed, to_plan, strategy) for strategy in strategies}
-    found |= {
-        f"pack_dataset, {strategy}": partial(joined, to_join, strategy) for strategy in ("bfd", "bfd_split", "wrapped")
-    }
-    found["map alone"] = partial(joined, to_join, "")
     plans = [f"random batches of {BATCH}, padded", f"token budget of {BUDGET:,}, padded"]
     plans += [f"pack, {strategy}" for strategy in strategies]
     return found | {f"plan: {kind}": partial(plan, to_plan, kind) for kind in plans}

@@ -4,7 +4,6 @@ from quadrat import batching as batching
 from quadrat import data as data
 from quadrat import deferred as deferred
 from quadrat import evaluation as evaluation
-from quadrat import speech as speech
 from quadrat import tokenizers as tokenizers
 from quadrat import trl as trl
 from quadrat._core import __version__ as __version__

@@ -61,8 +61,6 @@ def _run(options: Namespace) -> int:
         from quadrat.cli.run import run
     elif options.command == "waste":
         from quadrat.cli.waste_report import run
-    elif options.command == "verify":
-        from quadrat.cli.verify import run
     else:
         from quadrat.cli.inspection import run
     return run(options)
@@ -91,14 +89,14 @@ class _Paragraphs(HelpFormatter):
 def _parser() -> ArgumentParser:
     parser = _Parser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
-        description="Example: %(prog)s run train.py\n\nRun scripts with quadrat, show what padding costs on your data, "
-        "and compare quadrat's collators with those of transformers.",
+        description="Example: %(prog)s run train.py\n\nRun scripts with quadrat, and show what padding costs on "
+        "your data.",
         formatter_class=_Paragraphs,
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, (summary, about, usage, example, options) in _COMMANDS.items():
-        texts: dict[str, Any] = {"help": summary, "usage": f"%(prog)s {usage}"}
+        texts: dict[str, Any] = {"help": summary, "usage": f"%(prog)s {usage}".rstrip()}
         texts["description"] = f"Example: %(prog)s {example}\n\n{about}"
         made = commands.add_parser(name, formatter_class=_Paragraphs, **texts)
         for option, text in options.items():
@@ -134,7 +132,6 @@ _VALUES: dict[str, dict[str, Any]] = {
     "-m": {"dest": "module", "nargs": REMAINDER},
     "-c": {"dest": "code", "nargs": REMAINDER},
     "run script": {"nargs": REMAINDER},
-    "info script": {"nargs": "?", "type": Path},
     "data": {"type": Path},
     "--batch-size": {"default": 32},
     "--seed": {"type": _number(int, 0, _LARGEST), "default": 0},
@@ -165,8 +162,6 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
             "--max-tokens N": "make a Trainer's training batches of rows of similar length, with at most N tokens, "
             "padding included; auto: as many as keep the number of steps",
             "--group-by-length": "have a Trainer group its training rows by length",
-            "--shapes K": "with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K "
-            "times",
             "--attention C": "with --max-tokens: have batches take the same time; C: the width in tokens at which "
             "attention takes as much time as the rest of the model; auto: that of the model",
             "--untested": "with code of transformers that quadrat was not tested with: compare the first batches with "
@@ -191,25 +186,13 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
             "--png FILE": "also save a picture: a .png, .svg or .pdf file, for example",
         },
     ),
-    "verify": (
-        "compare quadrat's collators with those of the installed transformers, on drawn batches",
-        "Check on drawn batches, without data, that quadrat's collators make the same batches as those of the "
-        "installed transformers and TRL, whether quadrat was tested with them or not, and how many times as fast. The "
-        "exit status is 1 if a batch differs, or no batch ran some line of code that quadrat was not tested with.",
-        "[options]",
-        "--remember",
-        {
-            "--remember": "where all batches agree, compile those of this code from now on",
-            "--seed N": "seed of the batches (default: 0)",
-        },
-    ),
     "info": (
-        "show the versions and the features of this build, and what quadrat does for a script",
+        "show the versions and the features of this build",
         "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
-        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
-        "[script]",
-        "train.py",
-        {"script": "a Python script"},
+        "what falls back to transformers.",
+        "",
+        "",
+        {},
     ),
 }
 

@@ -195,7 +195,6 @@ _Budget = tuple[int, int, int, bool]
 def plan_batches(
     lengths: _Ints, budget: _Budget, window: int, order: _Ints, batches: _Ints
 ) -> tuple[_Failure, int]: ...
-def plan_shapes(widths: _Ints, counts: _Ints, rows: _Ints, costs: _Ints, chosen: _Ints) -> _Failure: ...
 def balance_batches(
     lengths: _Ints,
     budget: _Budget,

@@ -11,7 +11,7 @@ from quadrat import __main__
 from quadrat.__main__ import main
 from support.command import here, run
 
-COMMANDS = ["run", "waste", "verify", "info"]
+COMMANDS = ["run", "waste", "info"]
 
 
 def test_without_a_command_it_says_what_there_is(capsys):
@@ -28,7 +28,7 @@ def test_the_help_of_a_command_begins_with_an_example(command, capsys):
         main([command, "--help"])
     usage, example, _ = capsys.readouterr().out.split("\n\n", 2)
     assert len(usage.splitlines()) == 1
-    said = re.fullmatch(rf"Example: .*quadrat ({command} .*)", example)[1]
+    said = re.fullmatch(rf"Example: .*quadrat ({command}.*)", example)[1]
     assert __main__._parser().parse_args(said.split()).command == command
 
 

@@ -131,23 +131,6 @@ def test_a_token_budget(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "joined"), [("0", False), ("2", True)])
-def test_a_few_shapes(tmp_path, workers, joined):
-    """Of padded and of joined batches; the tokens that fill them are in the report."""
-    text = TRAIN.replace('print("loss"', 'print("shape", *args[1]["input_ids"].shape); print("loss"')
-    if joined:
-        text = text.replace("DataCollatorWithPadding", "DataCollatorWithFlattening").replace(', "labels": i % 2', "")
-        text = text.replace("Flattening(tokenizer)", "Flattening(return_flash_attn_kwargs=True)")
-        text = text.replace("BertForSequenceClassification", "BertLMHeadModel")
-        text = text.replace("(vocab", "(is_decoder=True, vocab")
-    found, report = reported(tmp_path, text, workers, options=["--max-tokens", "auto", "--shapes", "2"])
-    shapes = [tuple(map(int, line.split()[1:])) for line in found.stdout.splitlines() if line.startswith("shape")]
-    assert report["compiled"] == len(shapes) > 8, found.stderr
-    assert len(set(shapes)) <= 2
-    assert report["computed"] == sum(rows * width for rows, width in shapes)
-
-
-@pytest.mark.slow
 def test_an_error_in_training_has_the_frames_of_without(script):
     """Also where quadrat makes the batches; it warns of a model that would mix packed rows before."""
     text = TRAIN.replace("loss = super()", "raise ValueError('mine'); loss = super()")

@@ -110,11 +110,10 @@ def test_acts_or_says_why_not(tmp_path, option):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--max-tokens", "9", "--shapes", "2"], "--max-tokens, --shapes did nothing: this script used no Trainer"),
-        (["--shapes", "2"], "--shapes does nothing without --max-tokens"),
+        (["--max-tokens", "9"], "--max-tokens did nothing: this script used no Trainer"),
         (["--attention", "auto"], "--attention does nothing without --max-tokens"),
         (["--max-tokens", "9", "--group-by-length"], "--group-by-length does nothing with --max-tokens"),
-        (["--quiet", "--shapes", "2"], ""),
+        (["--quiet", "--attention", "auto"], ""),
     ],
 )
 def test_says_what_does_nothing(tmp_path, options, said):
@@ -136,27 +135,22 @@ def test_says_what_does_nothing_where_batches_are_made(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "shapes", "attention"),
-    [
-        ([], None, None),
-        (["--shapes", "3"], 3, None),
-        (["--attention", "auto"], None, "auto"),
-        (["--attention", "512"], None, 512),
-    ],
+    ("given", "attention"), [([], None), (["--attention", "auto"], "auto"), (["--attention", "512"], 512)]
 )
-def test_options_are_passed_on(monkeypatch, given, shapes, attention):
+def test_options_are_passed_on(monkeypatch, given, attention):
     started = []
     monkeypatch.setattr(os, "execve", lambda *passed: started.extend(passed))
     main(["run", "--max-tokens", "64", *given, "script.py"])
     assert started[1][-1] == "script.py"
     told = json.loads(started[2]["QUADRAT_RUN"])
-    assert (told["max_tokens"], told["shapes"], told["attention"]) == (64, shapes, attention)
+    assert (told["max_tokens"], told["attention"]) == (64, attention)
 
 
-def test_a_number_of_shapes(capsys):
-    with pytest.raises(SystemExit):
-        main(["run", "--shapes", "0", "script.py"])
-    assert "--shapes" in capsys.readouterr().err
+@pytest.mark.parametrize(("option", "value"), [("compare", "compare"), ("compile", "1")])
+def test_what_becomes_of_unknown_code(tmp_path, option, value):
+    code = "import os; print(os.environ['QUADRAT_UNTESTED'])"
+    found = ran(tmp_path, [*RUN, "--quiet", "--untested", option, "-c"], code)
+    assert (found.returncode, found.stdout) == (0, f"{value}\n")
 
 
 @pytest.mark.parametrize("place", ["missing/report.json", ""])

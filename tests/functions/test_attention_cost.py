@@ -9,7 +9,7 @@ import transformers
 from hypothesis import given
 
 import quadrat
-from quadrat.batching import AttentionCost, ShapePlan, plan_packs, plan_shapes
+from quadrat.batching import AttentionCost, plan_packs
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 128}
 LENGTHS = st.lists(st.integers(1, 300), min_size=2, max_size=60)
@@ -123,38 +123,6 @@ def test_ranks_have_batches_of_equal_cost(ranks):
         [[len(batch) * int(cost.of_rows([lengths[batch].max()])[0]) for batch in share] for share in shares]
     )
     assert np.sort(costs.min(0) / costs.max(0))[2] > 0.9
-
-
-@given(lengths=LENGTHS, crossover=st.floats(1.0, 1000.0), shapes=st.integers(1, 4))
-def test_shapes_cost_alike(lengths, crossover, shapes):
-    plan = plan_shapes(lengths, 400, shapes, attention=crossover)
-    cost = AttentionCost(crossover)
-    median = sorted(-(-length // 8) * 8 for length in lengths)[(len(lengths) - 1) // 2]
-    limit = 400 * (1 + median / crossover)
-    for rows, width in plan.shapes:
-        each = int(cost.of_rows([width])[0])
-        assert rows == 1 or rows * each <= limit + 1
-        assert (rows + 1) * each > limit - 1
-    sampler = quadrat.TokenBudgetBatchSampler(lengths, 400, shapes=plan, attention=crossover)
-    assert sampler.shapes is plan
-    batches = list(sampler)
-    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
-    assert all(plan.fitting(len(batch), max(lengths[row] for row in batch)) for batch in batches)
-    counted = quadrat.TokenBudgetBatchSampler(lengths, 400, shapes=shapes, multiple_of=8, attention=crossover)
-    assert counted.shapes.shapes == plan.shapes
-
-
-def test_shapes_that_were_given_stay():
-    plan = ShapePlan([(8, 16), (2, 64)])
-    sampler = quadrat.TokenBudgetBatchSampler([10] * 20 + [60] * 5, 128, shapes=plan, attention=100)
-    assert sorted(map(len, sampler)) == [1, 2, 2, 4, 8, 8]
-
-
-def test_totals_of_joined_rows_have_no_attention():
-    with pytest.raises(ValueError, match="leave out shapes or attention"):
-        plan_shapes([1, 2], 8, padded=False, attention=100)
-    with pytest.raises(ValueError, match="leave out shapes or attention"):
-        quadrat.TokenBudgetBatchSampler([1, 2], 8, padded=False, shapes=2, attention=100)
 
 
 @given(lengths=LENGTHS, crossover=st.none() | st.floats(1.0, 1000.0), weighted=st.booleans(), arrow=st.booleans())

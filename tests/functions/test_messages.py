@@ -114,11 +114,9 @@ def test_rows_that_no_function_takes(function, error, rows, options, message):
     "plan",
     [
         lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8),
-        lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8, shapes=2, overlong="alone"),
+        lambda rows: quadrat.TokenBudgetBatchSampler(rows, 8, overlong="alone"),
         lambda rows: quadrat.batching.plan_packs(rows, 8),
         lambda rows: quadrat.PackedDataset(rows, 8),
-        lambda rows: quadrat.batching.plan_shapes(rows, 8),
-        lambda rows: quadrat.batching.plan_shapes(rows, 8, padded=False),
         lambda rows: usual_sampler(rows, 8),
     ],
 )

@@ -213,33 +213,6 @@ def test_info_prints_the_configuration(command):
     assert len(places) == 1, "the values stand in one column"
 
 
-def test_info_says_what_quadrat_does_for_a_script(tmp_path, capsys):
-    (tmp_path / "train.py").write_text(
-        "import transformers as t\nfrom trl import SFTTrainer\nfrom datasets import load_dataset\n"
-        "from transformers import Trainer, TrainingArguments\ndef mine(rows): ...\n"
-        "Trainer(data_collator=mine)\nt.DataCollatorWithPadding(1)\nload_dataset('x', streaming=True)\nexit(9)\n"
-    )
-    status, said, _ = here(capsys, "info", tmp_path / "train.py")
-    assert status == 0
-    for part in (
-        "datasets.load_dataset: quadrat run replaces how rows are read",
-        "transformers.DataCollatorWithPadding: quadrat run replaces it",
-        "transformers.Trainer: quadrat run replaces the collator that it chooses",
-        "trl.SFTTrainer: quadrat run replaces the collator",
-        "line 6: mine makes batches, and is not replaced",
-        "--max-tokens does not change",
-    ):
-        assert part in said
-    assert "TrainingArguments" not in said
-    (tmp_path / "other.py").write_text("import json")
-    assert "nothing: it imports neither" in here(capsys, "info", tmp_path / "other.py")[1]
-    (tmp_path / "wrong.py").write_text("a b")
-    for name, message in {"wrong.py": "not a Python script: invalid syntax", "none.py": "No such file"}.items():
-        status, _, errors = here(capsys, "info", tmp_path / name)
-        assert status == 2
-        assert message in errors
-
-
 def test_info_says_what_falls_back(capsys, monkeypatch):
     from quadrat.installed import imitated
 

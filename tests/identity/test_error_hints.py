@@ -96,7 +96,7 @@ def renamed(old: str, new: str) -> Callable[[Any], Any]:
 def in_row(name: str, place: int, value: Any, *, removes: bool = False) -> Any:
     """A good batch of another collator with one value in its place, or without it."""
     made = OTHERS[name].batch()
-    column = "input_values" if name.startswith("speech") else next(iter(made[0]))
+    column = next(iter(made[0]))
     if isinstance(value, dict):
         made[place].update(value)
     elif removes:
@@ -366,15 +366,6 @@ ELSEWHERE = {
     **{f"{name}, tensors": other(name, 1, torch.tensor([5]),
         "'prompt_ids', row 1 is a Tensor where a list is expected | value.tolist()")
         for name in ("trl.dpo", "trl.kto", "trl.tpo") if name in TRL},
-    "a clip is None": other("speech.ctc", 1, None, "'input_values', row 1 is None | give the row its clip"),
-    "a clip of one dimension too many": other("speech.ctc", 1, [[0.5, 0.5]],
-        "row 1 has 2 dimensions | take the clip out: value[0]"),
-    "frames of one dimension too many": other("speech.frames", 2, np.ones((1, 3, 2)),
-        "row 2 has 3 dimensions | take the clip out: value[0]"),
-    "no clip": other("speech.seq2seq", 1, "input_values", "'input_values' is missing in row 1", removes=True),
-    "a mask of another length": other("speech.seq2seq", 1, {"attention_mask": [1]},
-        "'attention_mask' is ragged | row 1 has length 1"),
-    "labels of speech": other("speech.ctc", 1, {"labels": [5, None]}, "column 'labels', row 1, position 1 is None"),
     "a row of pad": other("tokenizer_pad", 1, None, "'input_ids', row 1 is None"),
 }
 # fmt: on

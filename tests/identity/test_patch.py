@@ -73,7 +73,6 @@ def test_undone_in_any_order(name):
 
 PARTS = {
     "datasets": (datasets.Dataset, "__getitems__"),
-    "feature_extractors": (transformers.SequenceFeatureExtractor, "pad"),
     "tokenizers": (transformers.PreTrainedTokenizerBase, "pad"),
 }
 

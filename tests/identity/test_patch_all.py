@@ -80,13 +80,6 @@ def test_what_is_not_installed_is_left_out_or_asked_for(missing, before, monkeyp
     monkeypatch.undo()
 
 
-def test_the_options_of_transformers(before):
-    with quadrat.patch(feature_extractors=False), quadrat.patch_transformers():
-        found = replaced(before)
-    with quadrat.patch(feature_extractors=False):
-        assert {name for _, name in found - replaced(before)} == {"pad"}
-
-
 def test_within_others_and_undone_in_any_order(before):
     outer = quadrat.patch()
     with quadrat.patch_transformers(), quadrat.patch(trl=False):

@@ -96,23 +96,22 @@ def test_the_container_of_an_evaluation(anew):
     assert copied.get_arrays().tolist() == [[1, 2], [3, -100]]
 
 
-@pytest.mark.parametrize("broken", ["feature_extraction_sequence_utils", "trainer_pt_utils"])
-def test_a_library_that_is_installed_but_broken(broken, tmp_path):
+def test_a_library_that_is_installed_but_broken():
     """What is imported only to be looked at may fail: its row is left to transformers, and says so."""
-    said = words(f"""
+    said = words("""
 import sys
 class Broken:
     def find_spec(self, name, path=None, target=None):
-        if name == "transformers.{broken}":
+        if name == "transformers.trainer_pt_utils":
             raise OSError("its C library is missing")
 sys.meta_path.insert(0, Broken())
 import quadrat, tokenizers, transformers
 from quadrat.installed import imitated
 from quadrat.integration.table import rows
-words = tokenizers.Tokenizer(tokenizers.models.WordLevel({{"[PAD]": 0, "a": 1}}))
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "a": 1}))
 tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
 with quadrat.patch_transformers():
-    batch = transformers.DataCollatorWithPadding(tokenizer)([{{"input_ids": [1, 1]}}, {{"input_ids": [1]}}])
+    batch = transformers.DataCollatorWithPadding(tokenizer)([{"input_ids": [1, 1]}, {"input_ids": [1]}])
     assert batch["input_ids"].tolist() == [[1, 1], [1, 0]]
 assert quadrat.stats().fell_back == 0
 for name, row in rows().items():
@@ -120,7 +119,7 @@ for name, row in rows().items():
         assert "its C library is missing" in imitated.BROKEN[imitated.changed(row)]
         print(name)
 """)
-    assert said == (["feature_pad"] if broken.startswith("feature") else [])
+    assert said == []
 
 
 @pytest.mark.parametrize("works", [True, False])

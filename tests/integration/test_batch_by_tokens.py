@@ -12,8 +12,6 @@ import torch
 from torch.utils.data import SequentialSampler
 from transformers import (
     BertForMultipleChoice,
-    BertForTokenClassification,
-    BertLMHeadModel,
     DataCollatorWithPadding,
     TrainerCallback,
 )
@@ -22,7 +20,7 @@ import quadrat
 from quadrat.batching import AttentionCost
 from support.strategies import make_tokenizer
 from support.streams import Torch
-from support.trainer import DETERMINISTIC, Losses, Noting, arguments, tiny, trainer_of
+from support.trainer import Noting, tiny, trainer_of
 
 
 def lengths() -> list[int]:
@@ -92,16 +90,6 @@ def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
         assert vars(trainer.args) == before
     given = quadrat.batch_by_tokens(trainer_of(tmp_path, same), 28)
     assert str(given).endswith("A step has 4.0 rows on average instead of 8.")
-
-
-@pytest.mark.parametrize("longest", [470, 472, 60])
-def test_usual_batches_of_a_few_shapes(tmp_path, longest):
-    data = [*rows(), {"input_ids": [5] * longest, "labels": 0}]
-    made = quadrat.batch_by_tokens(trainer_of(tmp_path, data), shapes=2)
-    assert abs(made.steps - made.steps_before) <= 1
-    plan = quadrat.batching.plan_shapes(data, 2048, 3, max_batch_size=7)
-    made = quadrat.batch_by_tokens(trainer_of(tmp_path, data), shapes=plan)
-    assert made.max_tokens == plan.max_tokens
 
 
 @pytest.mark.parametrize("collator", ["transformers", "function", "subclass"])
@@ -230,64 +218,6 @@ def test_trainers_with_a_sampler_of_their_own(tmp_path):
     quadrat.batch_by_tokens(trainer)
     trainer.train()
     assert sorted(trainer.numbers) == list(range(96))
-
-
-@pytest.mark.parametrize("accumulated", [1, 2])
-def test_batches_of_a_few_shapes_lose_as_much(tmp_path, accumulated):
-    """The filled rows and tokens do not count: the losses are those of the same batches without them."""
-    losses = {}
-    for filled in (True, False):
-        options = {"gradient_accumulation_steps": accumulated, "num_train_epochs": 2, "lr_scheduler_type": "constant"}
-        trainer = trainer_of(tmp_path, rows(), **options)
-        made = quadrat.batch_by_tokens(trainer, 256, shapes=3)
-        collator, plan = trainer.data_collator, trainer.train_dataset.sampler.shapes
-        if not filled:
-            trainer.data_collator = collator.collator
-        trainer.train()
-        losses[filled] = trainer.losses
-        assert (set(trainer.trained) == set(plan.shapes)) == filled
-        assert made.steps * 2 == trainer.state.global_step
-        numbers = Counter(trainer.numbers)
-        assert all(numbers[number] >= 2 for number in range(1, 96))
-        assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows, not filled
-    assert losses[True] == pytest.approx(losses[False], rel=1e-5)
-
-
-def test_token_losses_of_filled_batches(tmp_path):
-    """Trainer divides by the number of labels in a step, among which the filled ones are not."""
-    data = [{"input_ids": row["input_ids"], "labels": [n % 3 for n in row["input_ids"]]} for row in rows()]
-    losses, collator = [], quadrat.DataCollatorForTokenClassification(make_tokenizer(padding_side="left"))
-    for shapes in (quadrat.batching.plan_shapes(data, 256, 3), None):
-        given = arguments(tmp_path, num_train_epochs=1, gradient_accumulation_steps=2, per_device_train_batch_size=1)
-        sampler = quadrat.TokenBudgetBatchSampler(data, 256, shapes=3)
-        batches = quadrat.data.BatchedDataset(data, sampler)
-        chosen = collator if shapes is None else quadrat.batching.FixedShapes(collator, shapes)
-        model = tiny(BertForTokenClassification, **DETERMINISTIC)
-        trainer = Losses(model=model, args=given, train_dataset=batches, data_collator=chosen)
-        trainer.train()
-        losses.append(trainer.losses)
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_filled_rows_are_no_nan(attention, causal, side):
-    plan = quadrat.batching.ShapePlan([(4, 16)])
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(padding_side=side))
-    data = [{"input_ids": [5] * length, "labels": [1] * length} for length in (3, 9)]
-    plain, batch = collator(data), quadrat.batching.FixedShapes(collator, plan)(data)
-    model = tiny(BertLMHeadModel if causal else BertForTokenClassification, attn_implementation=attention).train()
-    losses = []
-    for made in (plain, batch):
-        torch.manual_seed(0)
-        model.zero_grad()
-        output = model.eval()(**made)
-        output.loss.backward()
-        assert output.logits.isfinite().all()
-        assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
-        losses.append(output.loss.item())
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("given", ["auto", 20])

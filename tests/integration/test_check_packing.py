@@ -160,15 +160,6 @@ def test_attention_mask_hides_the_boundaries() -> None:
     assert report.differences[1] > report.tolerance
 
 
-def test_batches_of_a_fixed_shape() -> None:
-    """Bounds that repeat the end are no rows, and padding is one."""
-    plan = quadrat.batching.ShapePlan([(4, 64)], padded=False)
-    collator = quadrat.batching.FixedShapes(Flattening(return_flash_attn_kwargs=True), plan)
-    report = check_packing(model_of("llama"), collator)
-    assert report.ok
-    assert len(report.differences) == 3
-
-
 @given(lengths=st.lists(st.integers(1, 9), min_size=2, max_size=5), multiple=st.sampled_from([None, 8]))
 def test_a_batch_of_any_rows(lengths: list[int], multiple: int | None) -> None:
     rows = [{"input_ids": [3 + (7 * place + 5 * row) % 60 for place in range(n)]} for row, n in enumerate(lengths)]
@@ -212,8 +203,7 @@ def test_is_not_counted() -> None:
     for _ in range(2):
         collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     before = quadrat.stats()
-    fixed = quadrat.batching.FixedShapes(collator, quadrat.batching.ShapePlan([(4, 64)], padded=False))
-    for one in (collator, fixed, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
+    for one in (collator, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
         with contextlib.suppress(ValueError):
             check_packing(model_of("llama"), one)
     assert quadrat.stats() == before

@@ -92,18 +92,6 @@ def test_loss_per_example():
     assert max(map(len, said.splitlines())) <= 120
 
 
-def test_shapes():
-    said = run(EXAMPLES / "shapes.py", "--backend", "eager", "--per-package", 10, "--epochs", 2, "--max-length", 128)
-    assert re.search(r"4 shapes: [1-5] graphs, one for each shape and one for the evaluation", said)
-    graphs = [int(found) for found in re.findall(r"^4 shapes +\d +(\d)", said, re.MULTILINE)]
-    assert graphs[1] <= graphs[0] + 1  # that of the evaluation after the first epoch
-
-
-def test_speech():
-    said = run(EXAMPLES / "speech.py", "--clips", 6, "--seconds", 1, "--batch-size", 3)
-    assert said.count(": the same losses at 2 steps") == 6
-
-
 def test_loss_per_token():
     said = run(EXAMPLES / "loss_per_token.py", "--statements", 300, "--steps", 5)
     assert re.search(r"^(\d+) tokens in the table, \1 labels in the dataset", said, re.MULTILINE)

@@ -97,12 +97,6 @@ def test_collators_of_transformers_are_compiled():
     assert type(loader.collate_fn) is quadrat.DataCollatorWithPadding
 
 
-def test_shapes():
-    loader = quadrat.batch_by_tokens(loader_of(LENGTHS), 256, shapes=2)
-    shapes = {tuple(batch["input_ids"].shape) for batch in loader}
-    assert len(shapes) <= 2
-
-
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata's call
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stateful_loader_goes_on(workers):

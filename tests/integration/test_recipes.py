@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import set_seed
+from transformers import DataCollatorForSeq2Seq, Wav2Vec2FeatureExtractor, set_seed
 
 import quadrat
 from support import llama_factory, standins
@@ -49,8 +49,7 @@ WORKS = {
     "TRL 2": "collators/padding.py",
     "LLaMA-Factory 1": "collators/padding.py",
     "A collator of your own 1": "planning/padded.py",
-    "Speech recognition 1": "planning/feature_pad.py",
-    "Speech recognition 2": "collators/speech.py",
+    "Speech recognition 1": "ops/pad.py",
     "sentence-transformers and SetFit 1": "planning/conversion.py",
     "sentence-transformers and SetFit 2": "planning/conversion.py",
     "Prompts on the left, completions on the right 1": "trl/padding.py",
@@ -160,6 +159,20 @@ def test_prompts_and_completions(run):
         assert_same_batch(trls[name], ours[name], name)
     shown = re.search(r"Both give `input_ids` `(.*?)`", PAGE.read_text())
     assert ours["input_ids"].tolist() == ast.literal_eval(shown[1])
+
+
+def test_speech(run):
+    names, _ = run("with", SNIPPETS["Speech recognition 1"])
+    features, batch = names["features"], names["batch"]
+    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
+    clips = [{"input_values": one["input_values"]} for one in features]
+    expected = extractor.pad(clips, return_tensors="pt")
+    assert torch.equal(batch["input_values"], expected["input_values"].bfloat16())
+    assert torch.equal(batch["attention_mask"], expected["attention_mask"].long())
+    padded = DataCollatorForSeq2Seq(standins.encoder_tokenizer())(
+        [{"input_ids": one, "labels": one} for one in (one["labels"] for one in features)]
+    )
+    assert torch.equal(batch["labels"], padded["labels"])
 
 
 def test_llama_factory(run, tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ import warnings
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
 from transformers import (
     AutoTokenizer,
@@ -99,20 +98,6 @@ def test_text_generation(size):
     return frozen([run(SOME, **options), run(chats, **options), sampled])
 
 
-@sizes
-@unchanged
-def test_speech_recognition(size, tmp_path):
-    processor = standins.speech_processor(tmp_path)
-    run = pipeline(
-        "automatic-speech-recognition",
-        standins.speech_model().eval(),
-        tokenizer=processor.tokenizer,
-        feature_extractor=processor.feature_extractor,
-        batch_size=size,
-    )
-    return frozen(run([np.sin(np.arange(length) / 9) for length in (900, 1500, 1200)], return_timestamps="char"))
-
-
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2}], ids=str)
 @unchanged
 def test_generation_with_padding_on_the_left(options):
@@ -126,19 +111,6 @@ def test_generation_with_padding_on_the_left(options):
     )
     said = [model.generate(**one, max_new_tokens=5, **options) for one in (batch, padded, templated)]
     return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
-
-
-@unchanged
-def test_processors(tmp_path):
-    processor = standins.speech_processor(tmp_path)
-    sounds = [np.sin(np.arange(size) / 9) for size in (400, 300)]
-    heard = processor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
-    labels = [{"input_ids": processor.tokenizer(text).input_ids} for text in ("the cat", "dogs")]
-    rows = [{"input_values": sound} for sound in sounds]
-    padded = processor.pad(rows, labels=labels, padding=True, return_tensors="pt")
-    alone = processor.pad(labels=labels, padding="longest", return_tensors="np")
-    written = processor.tokenizer(["the cat", "dogs"], padding=True, return_tensors="pt")
-    return frozen([*map(dict, (heard, padded, alone, written)), processor.batch_decode(written["input_ids"])])
 
 
 @unchanged

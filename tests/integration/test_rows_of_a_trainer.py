@@ -82,8 +82,6 @@ def test_multiple_choice(tmp_path, multiple_of):
     trainer.train()
     assert all(rows * choices * width <= made.max_tokens for rows, choices, width in trainer.trained)
     assert sum(rows for rows, *_ in trainer.trained) == 48
-    with pytest.raises(ValueError, match="multiple choice cannot be filled to a few shapes"):
-        quadrat.batch_by_tokens(trainer_of(tmp_path, datasets.Dataset.from_list(rows), collator), shapes=2)
 
 
 def test_rows_decide_whether_they_have_choices(tmp_path):

@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import BatchEncoding, Wav2Vec2FeatureExtractor, trainer_pt_utils
+from transformers import BatchEncoding, trainer_pt_utils
 
 import quadrat
 from quadrat.cli.inspection import _what_falls_back
@@ -22,9 +21,7 @@ from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
 from quadrat.installed.imitated import PADDING_FREE
 from quadrat.integration.table import rows
 from quadrat.planning import conversion
-from quadrat.planning import feature_pad as clips
 from quadrat.planning.conversion import convert_to_tensors
-from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 from quadrat.planning.remembering import guarded_options
 from quadrat.tokenizers.pad import _known
 from support import isolated, samples
@@ -35,10 +32,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     TABLE = rows()
 
-EXTRACTOR = Wav2Vec2FeatureExtractor()
 TOKENIZER = samples.tokenizer()
 EQUAL = [{"input_ids": [n, n + 1], "attention_mask": [1, 1]} for n in (3, 4)]
-CLIPS = [{"input_values": np.arange(n, dtype=np.float32)} for n in (3, 5)]
 
 
 def gathered(cls: Any, batches: Any) -> Any:
@@ -68,11 +63,6 @@ FUNCTIONS: dict[str, tuple[Any, Any, Any]] = {
         functools.partial(encoded, originals.CONVERT_TO_TENSORS),
         functools.partial(encoded, convert_to_tensors),
         EQUAL,
-    ),
-    "feature_pad": (
-        lambda given: EXTRACTOR.pad(given, return_tensors="np"),
-        lambda given: feature_pad(EXTRACTOR, given, FeaturePadOptions(return_tensors="np")),
-        CLIPS,
     ),
     "EvalLoopContainer": (
         functools.partial(gathered, trainer_pt_utils.EvalLoopContainer),
@@ -129,8 +119,7 @@ def unknown(monkeypatch):
             cached.cache_clear()
         _known.clear()
         vars(type(pair(name)[1])).get("_quadrat_shared", {}).clear()
-        for subject in (conversion._function, clips._function):
-            vars(subject).pop("_quadrat_compared", None)
+        vars(conversion._function).pop("_quadrat_compared", None)
         if name == "trl.pad":
             padding._remembered.cache_clear()
         quadrat.stats(reset=True)

@@ -10,13 +10,12 @@ import datasets
 import pyarrow as pa
 import pytest
 import torch
-from transformers import Wav2Vec2Processor
 
 from quadrat.collators._base import Collator
 from quadrat.data import arrow, iterable
 from quadrat.installed import behaviour, imitated
 from quadrat.integration.patch_datasets import DATASETS
-from quadrat.integration.patch_transformers import FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
+from quadrat.integration.patch_transformers import TOKENIZERS, TRANSFORMERS
 from quadrat.integration.table import rows
 from quadrat.planning import padded
 from quadrat.support import generators, kinds
@@ -24,15 +23,13 @@ from support.isolated import words
 from support.patched import everything_patched
 
 HAS_TRL = importlib.util.find_spec("trl") is not None
-SWITCHES = [TRANSFORMERS, TOKENIZERS, FEATURE_EXTRACTORS, DATASETS]
+SWITCHES = [TRANSFORMERS, TOKENIZERS, DATASETS]
 # Each with its arguments.
 TRIALS = [
     (behaviour.zero_is_a_seed,),
     (behaviour.makes_fitting_generators,),
     (behaviour.numpy_token_labels_are_like_torch,),
     (behaviour.pad_warns_of_fast_tokenizers,),
-    (behaviour.feature_pad_keeps_arrays,),
-    (behaviour.only_hands_on, Wav2Vec2Processor.pad),
     (behaviour.flattening_takes_arrays,),
     (behaviour.flattening_takes_a_start,),
     (behaviour.flattening_drops_empty_rows,),

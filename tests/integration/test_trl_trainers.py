@@ -15,7 +15,6 @@ import quadrat
 trl = pytest.importorskip("trl", reason="TRL, whose trainers are patched, is not installed")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
-    from trl import data_utils
     from trl.trainer import dpo_trainer, kto_trainer, reward_trainer, sft_trainer, utils
 
     import quadrat.trl as ours
@@ -119,7 +118,7 @@ NAMES = [
 
 def holders() -> dict[tuple[str, str], Any]:
     """What the modules of TRL have under the names that are patched."""
-    names = {"pad", "pack_dataset", *(name for _, name, _ in NAMES), "DataCollatorForTriplePreference"}
+    names = {"pad", *(name for _, name, _ in NAMES), "DataCollatorForTriplePreference"}
     return {
         (name, key): value
         for name, module in list(sys.modules.items())
@@ -135,7 +134,6 @@ def test_the_names_lead_to_quadrat_until_it_is_undone():
         for module, name, twin in NAMES:
             assert getattr(module, name) is getattr(twin, name)
             assert issubclass(getattr(module, name), twin.Original)
-        assert trl.pack_dataset is data_utils.pack_dataset is sft_trainer.pack_dataset is quadrat.batching.pack_dataset
         assert utils.pad is sft_trainer.pad is ours.pad
         assert {value for (_, name), value in holders().items() if name == "pad"} == {ours.pad}
         with quadrat.trl.patch_trl():
@@ -143,7 +141,6 @@ def test_the_names_lead_to_quadrat_until_it_is_undone():
         assert utils.pad is ours.pad
         patch.undo()
     assert {place: value for place, value in holders().items() if place in before} == before
-    assert trl.pack_dataset is before["trl.data_utils", "pack_dataset"]
     with pytest.raises(RuntimeError, match=r"call quadrat.trl.patch_trl\(\) for a new one"):
         patch.__enter__()
 

@@ -53,12 +53,6 @@ def balance_batches():
     return partial(_core.balance_batches, *given), lambda: out[0, -1, 0] == -1
 
 
-def plan_shapes():
-    widths, counts = np.arange(1, 2001) * 8, np.random.default_rng(0).integers(1, 4000, 2000)
-    costs, chosen = np.full(2000, -1), np.full(2000, -1)
-    return partial(_core.plan_shapes, widths, counts, 16000 // widths, costs, chosen), lambda: costs[-1] == -1
-
-
 def philox_order():
     out, whole = np.full((2, 2 * ROWS), -1)
     _core.philox_order(1, 2, 3, whole)
@@ -92,7 +86,7 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{one.__name__: one for one in (balance_batches, plan_shapes, philox_order, measure_rows)},
+    **{one.__name__: one for one in (balance_batches, philox_order, measure_rows)},
 }
 
 
@@ -119,10 +113,11 @@ MINUTES = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever runs the tests may ignore
 import numpy as np
-from quadrat.batching import plan_shapes
-lengths = np.repeat(np.arange(1, 32001) * 8, np.random.default_rng(0).integers(1, 400, 32000))
+from quadrat.batching import plan_packs
+lengths = np.random.default_rng(0).integers(1, 2**27, 10**7)
 print("begins", flush=True)
-plan_shapes(lengths, 2**30, 100)
+while True:
+    plan_packs(lengths, 2**27)
 """
 
 

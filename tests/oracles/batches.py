@@ -1,6 +1,5 @@
 """Oracles of kernels that say which rows go together."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,27 +62,6 @@ def plan_batches(
             else:
                 batches.append([row])
     return batches
-
-
-def plan_shapes(widths: Sequence[int], counts: Sequence[int], rows: Sequence[int], shapes: int) -> list[int]:
-    """The fewest tokens that batches of at most 1, 2, ... `shapes` of these widths compute, of all choices.
-
-    Each of the `counts[i]` rows of width `widths[i]` goes to the least chosen width that it fits. A batch of this width
-    has `rows[i]` rows, and is filled to as many.
-    """
-    below, last = range(len(widths) - 1), len(widths) - 1
-    fewest = []
-    for most in range(1, shapes + 1):
-        choices = [(*some, last) for size in range(most) for some in itertools.combinations(below, size)]
-        fewest.append(min(_shapes_cost(widths, counts, rows, chosen) for chosen in choices))
-    return fewest
-
-
-def _shapes_cost(widths: Sequence[int], counts: Sequence[int], rows: Sequence[int], chosen: Sequence[int]) -> int:
-    """The tokens that the batches of chosen widths compute."""
-    firsts = [0, *(place + 1 for place in chosen)]
-    numbers = [sum(counts[first : place + 1]) for first, place in zip(firsts, chosen, strict=False)]
-    return sum(-(-number // rows[i]) * rows[i] * widths[i] for number, i in zip(numbers, chosen, strict=True))
 
 
 def balance_batches(

@@ -21,7 +21,6 @@ from torch.utils.data import DataLoader
 
 import quadrat
 from quadrat.__main__ import _parser
-from quadrat.batching import FixedShapes, ShapePlan, plan_shapes
 from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
@@ -30,7 +29,7 @@ PACKAGE, PAGES = Path(quadrat.__file__).parent, Path(__file__).parents[2]
 CLASSES = [
     transformers.PreTrainedTokenizerFast, transformers.BatchEncoding, transformers.PreTrainedModel,
     transformers.PretrainedConfig, transformers.Trainer, transformers.TrainingArguments, trl.SFTTrainer, trl.GRPOConfig,
-    DataLoader, datasets.Dataset, torch.Tensor, np.ndarray,
+    DataLoader, datasets.Dataset, torch.Tensor, np.ndarray, np.ma.MaskedArray,
 ]  # fmt: skip
 MODULES = [builtins, np, torch, torch.utils.data, torch.autograd.forward_ad, torch.jit, datasets, transformers, trl]
 # Names of no code: objects in the user's hands, an option of docker's, a keyword argument of a tokenizer, and words.
@@ -123,7 +122,6 @@ def test_what_does_not_exist_is_found(known):
 
 
 ROWS = [{"input_ids": [5] * length} for length in (3, 9, 20)]
-FLAT, WIDE, NARROW = ShapePlan([(2, 32)], padded=False), ShapePlan([(2, 32)]), ShapePlan([(2, 8)])
 
 
 def by_tokens(*given: Any, **options: Any) -> Any:
@@ -136,23 +134,12 @@ def by_tokens(*given: Any, **options: Any) -> Any:
 
 REFUSED = [
     (quadrat.batch_by_tokens, lambda: by_tokens(8)),
-    (quadrat.batch_by_tokens, lambda: by_tokens(20, shapes=2)),
-    *((quadrat.batch_by_tokens, lambda plan=plan: by_tokens(40, shapes=plan)) for plan in (FLAT, WIDE, NARROW)),
     (quadrat.TokenBudgetBatchSampler, lambda: quadrat.TokenBudgetBatchSampler(ROWS, 8)),
-    (quadrat.TokenBudgetBatchSampler, lambda: quadrat.TokenBudgetBatchSampler(ROWS, 20, shapes=2)),
     (quadrat.TokenBudgetBatchSampler, lambda: quadrat.TokenBudgetBatchSampler(ROWS, 8, multiple_of=16)),
-    (quadrat.TokenBudgetBatchSampler, lambda: quadrat.TokenBudgetBatchSampler(ROWS, 64, max_batch_size=1, shapes=WIDE)),
-    (plan_shapes, lambda: plan_shapes(ROWS, 8)),
-    (plan_shapes, lambda: plan_shapes(ROWS, 20)),
-    (plan_shapes, lambda: plan_shapes(ROWS, 4)),
-    (plan_shapes, lambda: plan_shapes(range(1, 40_000), 10**6, pad_to_multiple_of=1)),
     (quadrat.batching.plan_packs, lambda: quadrat.batching.plan_packs(ROWS, 8)),
     (quadrat.PackedDataset, lambda: quadrat.PackedDataset(ROWS, 8)),
     (quadrat.data.PackedStream, lambda: list(quadrat.data.PackedStream(ROWS, 8))),
     (quadrat.BatchedStream, lambda: list(quadrat.BatchedStream(ROWS, 8))),
-    (quadrat.BatchedStream, lambda: list(quadrat.BatchedStream(ROWS, 64, shapes=NARROW))),
-    (quadrat.BatchedStream, lambda: quadrat.BatchedStream(ROWS, 64, shapes=2)),
-    (FixedShapes, lambda: FixedShapes(quadrat.DataCollatorWithPadding(make_tokenizer()), NARROW)(ROWS)),
     (quadrat.DataCollatorWithFlattening, lambda: quadrat.DataCollatorWithFlattening()([
         {"input_ids": ["a"], "seq_lengths": [1]}
     ])),

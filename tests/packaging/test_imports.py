@@ -54,7 +54,6 @@ NEEDS = {
         "quadrat.flatten([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
         "quadrat.attention_mask([1], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
         "quadrat.deferred.DeferredBatch({})": 'DeferredBatch needs torch: pip install "quadrat[transformers]"',
-        "import quadrat.ops.library": "quadrat.ops.library needs torch: pip install torch",
     },
     "transformers": {
         "import quadrat.collators.padding": 'quadrat.collators needs transformers: pip install "quadrat[transformers]"',

@@ -18,7 +18,7 @@ PATHS = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     ("_core",),
     ("support",),
-    ("_names", "config", "speech"),
+    ("_names", "config"),
     ("ragged",),
     ("input",),
     ("ops",),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support import release
+from support.isolated import ended
 
 ROOT = Path(__file__).parents[2]
 FOLDER = os.environ.get("QUADRAT_WHEEL_DIR")
@@ -158,3 +159,28 @@ def test_the_page_has_the_steps_that_the_command_prints():
     workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert "environment: release" in workflow
     assert "release.py --built --all" in workflow
+
+
+PLANTED = """
+from transformers import DataCollatorWithPadding
+original = DataCollatorWithPadding.__call__
+def changed(self, features):
+    batch = original(self, features)
+    if "input_ids" in batch and len(features) == 1:
+        batch["input_ids"] = batch["input_ids"] + 1
+    return batch
+DataCollatorWithPadding.__call__ = changed
+"""
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_random_cases(planted):
+    code = PLANTED * planted + "import sys; from support import random_cases; sys.exit(random_cases.main(12))"
+    done = ended("-c", code)
+    assert done.returncode == int(planted), done.stdout + done.stderr
+    compared = dict(re.findall(r"(\S+): (\d+) of 12 batches compared", done.stdout))
+    assert len(compared) > 8
+    assert all(int(number) > 0 for number in compared.values()), done.stdout
+    assert re.search(
+        "^DataCollatorWithPadding differs from transformers" if planted else "^all are equal$", done.stdout, re.M
+    )

@@ -127,18 +127,6 @@ CALLS: dict[str, Callable[[Maker], Any]] = {
 OF_TORCH: dict[str, Callable[[Maker], Any]] = {
     "concat_padded": lambda make: quadrat.evaluation.concat_padded([make(PADDED), WIDE]),
     "concat_padded second": lambda make: quadrat.evaluation.concat_padded([WIDE, make(PADDED)]),
-    "ops.pad": lambda make: torch.ops.quadrat.pad(make(VALUES), OFFSETS, 4),
-    "ops.pad offsets": lambda make: torch.ops.quadrat.pad(VALUES, make(OFFSETS), 4),
-    "ops.unpad": lambda make: torch.ops.quadrat.unpad(make(PADDED), OFFSETS, 3),
-    "ops.unpad offsets": lambda make: torch.ops.quadrat.unpad(PADDED, make(OFFSETS), 3),
-    "ops.flatten": lambda make: torch.ops.quadrat.flatten(make(VALUES), OFFSETS, 3)[0],
-    "ops.flatten offsets": lambda make: torch.ops.quadrat.flatten(VALUES, make(OFFSETS), 3)[0],
-    "ops.mask_tokens": lambda make: torch.ops.quadrat.mask_tokens(make(PADDED), 3, 99)[0],
-    "ops.mask_tokens special": lambda make: torch.ops.quadrat.mask_tokens(
-        PADDED, 3, 99, special_tokens_mask=make(PADDED)
-    )[0],
-    "ops.mask_tokens keys": lambda make: torch.ops.quadrat.mask_tokens(PADDED, 3, 99, row_keys=make(LENGTHS))[0],
-    "ops.mask_tokens lengths": lambda make: torch.ops.quadrat.mask_tokens(PADDED, 3, 99, lengths=make(LENGTHS))[0],
 }
 
 
@@ -160,8 +148,6 @@ JOINED_BY_TORCH = [name for name in OF_TORCH if name.startswith("concat_padded")
 
 def main() -> None:
     """Prints {call: {kind of tensor: what became of it}}; "meant": with the plain tensor that it stands for."""
-    import quadrat.ops.library  # noqa: F401 - registers the operators
-
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for make in MAKERS.values():  # what that imports takes seconds, and would in each child

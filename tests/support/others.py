@@ -1,4 +1,4 @@
-"""Collators without a twin in transformers: those of speech, `tokenizer_pad` and those of TRL."""
+"""Collators without a twin in transformers: `tokenizer_pad` and those of TRL."""
 
 import copy
 import functools
@@ -7,12 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-from transformers import Wav2Vec2FeatureExtractor, Wav2Vec2Processor
-
 import quadrat
 from quadrat.installed import originals
-from support import samples, speech
+from support import samples
 
 
 class Other(NamedTuple):
@@ -26,26 +23,11 @@ class Other(NamedTuple):
         return copy.deepcopy(self.features)
 
 
-def _of_speech(reference: Any, ours: Any, size: int, *options: Any) -> Other:
-    def make(cls: Any) -> Any:
-        return cls(Wav2Vec2Processor(Wav2Vec2FeatureExtractor(feature_size=size), samples.tokenizer()), *options)
-
-    clips = [np.full((n, size)[:size], 0.5, np.float32) for n in (4, 2, 3)]
-    masks = {"attention_mask": [1] * 4} if options and options[-1] else {}
-    rows = [{"input_values": clip if size > 1 else clip.tolist(), **masks, "labels": [5, 6]} for clip in clips]
-    return Other(*(functools.partial(make, cls) for cls in (reference, ours)), rows)
-
-
 def _pads(pad: Any) -> Any:
     return functools.partial(pad, samples.tokenizer(), return_tensors="pt")
 
 
-_CTC = speech.CTC, quadrat.speech.DataCollatorCTCWithPadding
-_SEQ2SEQ = speech.Seq2Seq, quadrat.speech.DataCollatorSpeechSeq2SeqWithPadding
 OTHERS = {
-    "speech.ctc": _of_speech(*_CTC, 1),
-    "speech.frames": _of_speech(*_SEQ2SEQ, 2, 1, False),
-    "speech.seq2seq": _of_speech(*_SEQ2SEQ, 1, 1, True),
     "tokenizer_pad": Other(
         lambda: _pads(originals.PAD),
         lambda: _pads(quadrat.tokenizers.tokenizer_pad),

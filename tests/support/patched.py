@@ -57,7 +57,6 @@ def picture() -> dict[tuple[str, str], Any]:
         datasets.IterableDataset,
         BatchEncoding,
         transformers.PreTrainedTokenizerBase,
-        transformers.SequenceFeatureExtractor,
     )
     modules = [
         (name, module)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from transformers import BatchEncoding, SequenceFeatureExtractor
+from transformers import BatchEncoding
 from transformers.data import data_collator
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -122,11 +122,6 @@ def pads(features: Any) -> Any:
     return tokenizer().pad(features, return_tensors="pt")
 
 
-def pads_clips(features: Any) -> Any:
-    clips = [{"input_values": [float(one) for one in row["input_ids"]]} for row in features]
-    return transformers.Wav2Vec2FeatureExtractor().pad(clips, return_tensors="pt")
-
-
 PADDING, MASKING, SEQ2SEQ = "DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"
 
 
@@ -190,7 +185,6 @@ PLANTS = {
         lambda features: BatchEncoding({name: [row[name] for row in features] for name in features[0]}, None, "pt"),
         *(BatchEncoding, "convert_to_tensors", of_other_values, EVEN),
     ),
-    "another value of a feature extractor": Plant(pads_clips, SequenceFeatureExtractor, "pad", of_other_values),
     "another padding value, all patched": Plant(
         lambda features: transformers.DataCollatorForSeq2Seq(tokenizer())(features),  # noqa: PLW0108 - made when patched
         *(PreTrainedTokenizerBase, "_pad", padding_value, LABELLED),

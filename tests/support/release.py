@@ -3,7 +3,7 @@
     python tests/support/release.py [--built] [--all]
 
 Builds the source distribution, and a wheel for each Python of this machine; installs each wheel with the oldest and the
-newest packages and runs `quadrat verify` there; writes a bill of materials and checksums; prints what remains to be
+newest packages and runs `random_cases.py` there; writes a bill of materials and checksums; prints what remains to be
 done by hand. --built takes what lies in dist/; --all wants the wheels of all platforms there. The output of each step
 is in build/release. It needs uv, the packages of the dependency group `check` and, to build, nox.
 """
@@ -120,15 +120,15 @@ def missing(names: Collection[str], version: str, tags: Iterable[str], platforms
 
 
 def verified(tag: str, python: Path, end: str, version: str) -> str:
-    """The versions that `quadrat verify` ran with, in an empty environment that gets the others from the index."""
+    """The versions that `random_cases.py` ran with, in an empty environment that gets the others from the index."""
     name, folder = f"Python {spoken(tag)}, {end} packages", WORK / "environment"
     uv = (sys.executable, "-m", "uv")
     subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
     index = ("--find-links", DIST, "--refresh-package", "quadrat", "--only-binary", ":all:")
     package = f"quadrat[{','.join(EXTRAS)}]=={version}"
     step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
-    alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-    step(f"{name}: quadrat verify", folder / "bin" / "quadrat", "verify", **alike)
+    alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    step(f"{name}: random cases", folder / "bin" / "python", Path(__file__).with_name("random_cases.py"), **alike)
     ask = (
         "from importlib.metadata import version as v; print('torch', v('torch') + ', transformers', v('transformers'))"
     )

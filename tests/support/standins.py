@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,6 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
-    Wav2Vec2Config,
-    Wav2Vec2CTCTokenizer,
-    Wav2Vec2FeatureExtractor,
-    Wav2Vec2ForCTC,
-    Wav2Vec2Processor,
     set_seed,
 )
 
@@ -101,22 +95,6 @@ def decoder(**options: Any) -> LlamaForCausalLM:
     )
 
 
-def speech_processor(folder: Path) -> Wav2Vec2Processor:
-    """A processor of sound and letters; its vocabulary is written to the folder."""
-    letters = ["<pad>", "<s>", "</s>", "<unk>", "|", *"abcdefghijklmnopqrstuvwxyz"]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate(letters)}))
-    return Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), Wav2Vec2CTCTokenizer(str(folder / "vocab.json")))
-
-
-def speech_model() -> Wav2Vec2ForCTC:
-    """A tiny wav2vec 2.0 for `speech_processor`."""
-    set_seed(0)
-    layers = {"conv_dim": (8, 8), "conv_stride": (5, 4), "conv_kernel": (10, 8), "num_feat_extract_layers": 2}
-    more = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "mask_time_prob": 0.0}
-    return Wav2Vec2ForCTC(Wav2Vec2Config(vocab_size=31, pad_token_id=0, **layers, **more, **_SIZES))
-
-
 def save_encoder(folder: Path) -> None:
     """A folder that AutoModel and AutoTokenizer load."""
     set_seed(0)
@@ -136,8 +114,6 @@ def save_hub(folder: Path) -> Path:
         part.save_pretrained(folder / "Qwen/Qwen2.5-0.5B")
     save_encoder(folder / "google-bert/bert-base-uncased")
     save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
-    for part in (speech_processor(folder / "facebook/wav2vec2-base-960h"), speech_model()):
-        part.save_pretrained(folder / "facebook/wav2vec2-base-960h")
     save_classifier(folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english")
     return folder
 

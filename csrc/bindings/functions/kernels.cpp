@@ -13,7 +13,6 @@
 #include "../../kernels/order_rows.hpp"
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
-#include "../../kernels/plan_shapes.hpp"
 #include "../../kernels/prefix_tree.hpp"
 #include "../classes.hpp"
 #include "../input/python_number.hpp"
@@ -138,15 +137,6 @@ bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, 
                                              scratch.get(), batches_in(out), watch));
 }
 
-Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& costs, Ints& chosen) {
-    require_size(counts, widths.size(), "counts");
-    require_size(rows, widths.size(), "rows");
-    const auto scratch = scratch_of(plan_shapes_scratch(widths.size(), costs.size()));
-    const Widths given{span_of(widths), counts.data(), rows.data()};
-    Watch watch(&look_for_signals);
-    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen), watch);
-}
-
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
     Watch watch(&look_for_signals);
     return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out), watch));
@@ -229,8 +219,6 @@ void register_kernels(py::module_& m) {
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
     m.def("plan_batches", &plan, array_arg("lengths"), "budget"_a, "window"_a, array_arg("order"), array_arg("batches"),
           WithoutGil());
-    m.def("plan_shapes", &shapes, array_arg("widths"), array_arg("counts"), array_arg("rows"), array_arg("costs"),
-          array_arg("chosen"), WithoutGil());
     m.def("balance_batches", &balance, array_arg("lengths"), "budget"_a, array_arg("order"), array_arg("batches"),
           "count"_a, "ranks"_a, array_arg("step_order"), array_arg("out"), WithoutGil());
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),

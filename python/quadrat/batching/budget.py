@@ -197,30 +197,28 @@ class Budget(NamedTuple):
     padded: bool  # whether the tokens are rows times the longest, or the sum of lengths
 
     @classmethod
-    def of(
-        cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any, called: str = "multiple_of"
-    ) -> Budget:
-        """Raises TypeError or ValueError for numbers out of range. `called`: the caller's name of `multiple_of`."""
+    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
+        """Raises TypeError or ValueError for numbers out of range."""
         tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
         rows = MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
-        multiple = number_below(multiple_of, called, 1 << 61, 1)
+        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
         if multiple > tokens:
-            raise ValueError(f"{called}={multiple} is above max_tokens={tokens}: no batch fits the budget")
+            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
         return cls(tokens, rows, multiple, bool(padded))
 
     def settings(self) -> dict[str, Any]:
         """The entries of a state."""
         return {f"budget_{name}": value for name, value in self._asdict().items()}
 
-    def require(self, lengths: IntArray, called: str = "multiple_of", advice: str = "give {least} or more") -> None:
+    def require(self, lengths: IntArray, advice: str) -> None:
         """Raises ValueError if there are no rows, or one is above the budget."""
         require_rows(lengths, "batch")
         longest, multiple = int(lengths.max()), self.multiple_of
-        if (least := -(-longest // multiple) * multiple) > self.tokens:
-            rounded = f" with {called}={multiple}" if longest <= self.tokens else ""
+        if -(-longest // multiple) * multiple > self.tokens:
+            rounded = f" with multiple_of={multiple}" if longest <= self.tokens else ""
             raise ValueError(
                 f"row {int(lengths.argmax())} has {longest} tokens, more than max_tokens={self.tokens} allow{rounded}; "
-                f"{advice.format(least=least)}"
+                f"{advice}"
             )
 
     def priced(self, cost: AttentionCost | None, lengths: IntArray) -> tuple[IntArray, Budget]:

@@ -15,7 +15,6 @@ from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
 from quadrat.batching.budget import MOST_ROWS, Budget, attention_of, ragged_of, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
-from quadrat.batching.shapes import ShapePlan, shown, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import IntArray
@@ -113,9 +112,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
-        shapes: batches of a few shapes: a `quadrat.batching.ShapePlan`, or the number of shapes of a plan for these
-            lengths. The rows of a batch fit one shape, to which `quadrat.batching.FixedShapes` fills it. Widths are
-            multiples of `multiple_of`, or of 8 if that is 1. Rows are not sorted, and `window` does not matter.
         attention: for batches that take the same time, as attention takes longer in long rows: the number of tokens c
             at which attention takes as much time as the rest of the model, or an `AttentionCost`, or a model or its
             config, of which `AttentionCost.of` computes it. A row of width w costs `w * (1 + w / c)`, and a batch as
@@ -126,13 +122,12 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         batch_size: None, which tells accelerate that batches are of any length.
         max_tokens: the maximum number of tokens in a batch, by which its cost is limited.
         rows: the number of rows.
-        shapes: the `ShapePlan`, if there is one.
 
     Raises:
         TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
         ValueError: when `lengths` are empty, or one is negative or above the budget; for a number out of range, a
-            `world_size` above the number of rows, an unknown `overlong`, or `attention` with shapes of joined rows;
-            with `drop_last=True`, when there are fewer batches than ranks, as soon as they are planned.
+            `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
+            batches than ranks, as soon as they are planned.
 
     Examples:
         >>> import quadrat
@@ -161,7 +156,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: int = 0,
         drop_last: bool = False,
         overlong: Literal["error", "alone"] = "error",
-        shapes: int | ShapePlan | None = None,
         attention: Any = None,
     ) -> None:
         require_choice(overlong, "overlong", ("error", "alone"))
@@ -169,19 +163,16 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self.rows = count = len(self._lengths)
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         require_rows(self._lengths, "batch")
-        if shapes is None and overlong == "error":
+        if overlong == "error":
             budget.require(self._lengths, advice="overlong='alone' makes such a row a batch of its own")
         self._attention = attention_of(attention)
-        self.shapes, limits = with_shapes(shapes, budget, self._lengths, self._attention)
-        self.max_tokens = limits.tokens
-        self._costs, self._budget = limits.priced(self._attention, self._lengths)
+        self.max_tokens = budget.tokens
+        self._costs, self._budget = budget.priced(self._attention, self._lengths)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
-            window = count if padded else 1
         usual = self._budget.usual_window(self._costs)
         self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle, self.drop_last = bool(shuffle), bool(drop_last)
@@ -199,7 +190,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
                 "shuffle": self._shuffle,
                 "seed": self._seed,
                 "drop_last": self.drop_last,
-                **shown(self.shapes, self._attention),
+                "attention": "" if self._attention is None else str(self._attention),
             }
         )
 
@@ -295,6 +286,4 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
         count = len(self._lengths)
         rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
-        if self.shapes is not None and self.shapes.padded:
-            return self.shapes.batches(self._lengths, rows, self._attention)
         return rows, self._budget.batched(self._costs, rows, self._window)

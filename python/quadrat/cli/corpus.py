@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import glob
 import re
+import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 
 from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.row_tokens import MASK, tokens_in_batches
-from quadrat.cli.command import CommandError, errors_of, listed, one_line
+from quadrat.cli.command import CommandError, listed, one_line
 from quadrat.support.arrays import IntArray
 from quadrat.support.progress import progress_bar
 
@@ -29,6 +30,15 @@ EXPECTED = (
     "expected a file that ends in .txt, .csv, .tsv, .json, .jsonl or .parquet, or a folder that datasets' save_to_disk "
     "wrote"
 )
+# The method of `datasets.Dataset` that reads a file, and its options.
+_READERS: dict[str, tuple[str, dict[str, Any]]] = {
+    ".txt": ("from_text", {}),
+    ".csv": ("from_csv", {"na_filter": False}),
+    ".tsv": ("from_csv", {"na_filter": False, "sep": "\t"}),
+    ".json": ("from_json", {}),
+    ".jsonl": ("from_json", {}),
+    ".parquet": ("from_parquet", {}),
+}
 _HUB_NAME = re.compile(r"[\w-]+(/[\w.-]+)?")
 
 
@@ -84,7 +94,7 @@ class Corpus:
 
 def packages_for(options: Namespace) -> dict[str, str]:
     """The packages that reading the data needs, for `require`."""
-    needed = {"datasets" if options.data.is_dir() else "pyarrow": "datasets"}
+    needed = {"datasets": "datasets"}
     return needed if options.tokenizer is None else needed | {"transformers": "transformers"}
 
 
@@ -100,13 +110,10 @@ def open_corpus(options: Namespace) -> Corpus:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
     elif not path.exists():
         raise CommandError(f"{path}: no such file or folder; {EXPECTED}{_how_to_save(path)}")
-    elif not path.is_file() or (read := _READERS.get(path.suffix.lower())) is None:  # a pipe might never end
+    elif not path.is_file() or path.suffix.lower() not in _READERS:  # a pipe might never end
         raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}{EXPECTED}")
     else:
-        # Thousands of brackets are the second, an integer of more than 64 bits the third.
-        kinds = ValueError, RecursionError, OverflowError, pa.ArrowException
-        with errors_of(path, "cannot be read: ", *kinds):
-            table = read(path, field)
+        table = _read(path)
     column = _chosen(table.column_names, field, name)
     kind = table.schema.field(column).type
     if not len(table):
@@ -133,6 +140,22 @@ def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     """The most tokens in a row according to the tokenizer; None if it has no limit."""
     longest = None if tokenizer is None else tokenizer.model_max_length
     return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
+
+
+def _read(path: Path) -> Any:
+    """The table of a file, as `datasets` reads it. Raises CommandError."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # of what it says of a file, the error says more
+    method, options = _READERS[path.suffix.lower()]
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"keep_in_memory": True, "cache_dir": folder, **options}
+        try:
+            loaded = getattr(datasets.Dataset, method)(glob.escape(str(path)), **given)
+        except Exception as error:  # of the content of a file; there are many kinds
+            raise CommandError(f"{path}: cannot be read: {one_line(error.__cause__ or error)}") from error
+    return loaded.with_format("arrow")[:]
 
 
 def _saved(path: Path, split: str | None) -> tuple[str, Any]:
@@ -164,72 +187,6 @@ def _how_to_save(path: Path) -> str:
         return ""
     code = f"import datasets; datasets.load_dataset('{name}').save_to_disk('{path.name}')"
     return f'. If this is a data set of the Hub, save it: python -c "{code}", and give that folder, {path.name}'
-
-
-def _read_lines(path: Path, field: str | None) -> Any:
-    """A text in each line that is not empty."""
-    import pyarrow as pa
-
-    if field is not None:
-        raise CommandError(f"{path}: a .txt file has no fields, each line is a text; leave out --field")
-    # str.splitlines would also split at form feeds and other characters within a text.
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    return pa.table({"text": [line for line in lines if line.strip()]})
-
-
-def _read_json(path: Path, field: str | None) -> Any:
-    """A list of objects, or an object in each line."""
-    import pyarrow as pa
-
-    content = path.read_text(encoding="utf-8-sig")
-    try:
-        records = json.loads(content)
-    except ValueError as error:
-        records = []
-        for number, line in enumerate(content.split("\n"), 1):
-            try:
-                records += [json.loads(line)] if line.strip() else []
-            except json.JSONDecodeError as of_line:
-                if path.suffix.lower() == ".json" and not records:  # a value of several lines
-                    raise error from None
-                raise ValueError(f"line {number}, column {of_line.colno}: {of_line.msg}") from None
-    records = [records] if isinstance(records, dict) else records
-    if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
-        raise ValueError("expected a list of objects, or an object in each line")
-    column = _chosen(list(records[0]) if records else [field or "text"], field, str(path))
-    kept = [column, *[MASK] * (column != MASK and bool(records) and MASK in records[0])]
-    return pa.table({name: [record.get(name) for record in records] for name in kept})
-
-
-def _read_csv(path: Path, field: str | None) -> Any:
-    """The first line names the columns."""
-    from pyarrow import csv, string
-
-    return csv.read_csv(
-        path,
-        csv.ReadOptions(block_size=min(max(path.stat().st_size, 1 << 20), 2**31 - 1)),  # a row must fit into a block
-        csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True),
-        csv.ConvertOptions(column_types={"text" if field is None else field: string()}),
-    )
-
-
-def _read_parquet(path: Path, field: str | None) -> Any:
-    import pyarrow.parquet as pq
-
-    schema = pq.read_schema(path)
-    column = _chosen(schema.names, field, str(path))
-    rows = [one.name for one in schema if _is_tokens(one.type)]
-    return pq.read_table(path, columns=list(dict.fromkeys([column, *rows])))
-
-
-_READERS = {
-    ".txt": _read_lines,
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".json": _read_json,
-    ".jsonl": _read_json,
-    ".parquet": _read_parquet,
-}
 
 
 def _chosen(columns: Sequence[str], field: str | None, name: str) -> str:

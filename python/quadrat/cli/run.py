@@ -19,7 +19,7 @@ from typing import Any
 from quadrat.cli.command import CommandError, complain
 
 VARIABLE = "QUADRAT_RUN"
-_OF_TRAINER = ("max_tokens", "group_by_length", "shapes", "attention")
+_OF_TRAINER = ("max_tokens", "group_by_length", "attention")
 _COMMAND = ("script", "module", "code")  # options that may be long: the processes of the run have them as arguments
 _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
@@ -62,7 +62,7 @@ def _of_trainer(options: Namespace) -> list[str]:
     """The options given that change what a Trainer does. A line says which do nothing beside others."""
     given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in _OF_TRAINER}
     names = [name for name, value in given.items() if value is not None and value is not False]
-    needing = ("--group-by-length", "with", False), ("--shapes", "without", True), ("--attention", "without", True)
+    needing = ("--group-by-length", "with", False), ("--attention", "without", True)
     for name, other, acts in needing:
         if name in names and ("--max-tokens" in names) != acts:
             names.remove(name)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from quadrat.batching.packing import plan_packs
-from quadrat.batching.shapes import plan_shapes
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 
@@ -154,14 +153,6 @@ def flattened(lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Co
 def _cost(lengths: IntArray, sizes: IntArray, shapes: int, scores: float) -> Cost:
     """Of batches of these sizes, in tokens."""
     return Cost(len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), shapes, float(scores))
-
-
-def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
-    """The tokens of an epoch whose batches have 1, 2, 4 or 8 shapes; empty if a row is above the budget."""
-    if not 0 < -(-int(lengths.max()) // 8) * 8 <= max_tokens:
-        return {}
-    computed = plan_shapes(lengths, max_tokens, shapes=8).computed
-    return {number: tokens for number, tokens in computed.items() if number is not None}
 
 
 def every_way(
@@ -317,7 +308,6 @@ class Report:
     histogram: list[Bin]
     ways: dict[str, Cost]
     stored: dict[str, Any]  # see `stored_padding`
-    few_shapes: dict[int, int]
     advice: list[str]
     code: dict[str, list[str]]  # lines of Python, by what they are for
 

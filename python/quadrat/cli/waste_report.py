@@ -16,7 +16,7 @@ _BAR = 40  # columns of the longest bar
 # What JSON has of a report.
 _SHOWN = (
     *("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored", "lengths"),
-    *("histogram", "ways", "packing", "few_shapes", "advice", "code"),
+    *("histogram", "ways", "packing", "advice", "code"),
 )
 
 
@@ -81,7 +81,6 @@ def examine(options: Namespace) -> waste.Report:
         lengths=waste.summarise(lengths, max_length),
         histogram=waste.histogram(lengths),
         ways=ways,
-        few_shapes=waste.few_shapes(truncated, max_tokens),
         stored=stored,
         advice=waste.advise(ways, tokenizer, stored),
         code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), stored=bool(stored)),
@@ -150,15 +149,11 @@ def show(report: waste.Report) -> None:
 def notes(report: waste.Report) -> list[str]:
     """Explanations of the table of costs."""
     packing, ways = report.packing, report.ways
-    few = ", ".join(
-        f"{number} {waste.times(tokens / ways[waste.BUDGET].tokens)}" for number, tokens in report.few_shapes.items()
-    )
     dynamic, budget = ways[waste.DYNAMIC].shapes, ways[waste.BUDGET].shapes
-    shapes = f"Shapes: dynamic batches have {dynamic:,}, those of the token budget {budget:,}."
     return [
         f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
         f"Packed: rows joined to packs of {report.max_length:,} tokens, {packing['fill']:.2%} full. "
         f"{packing['packs']:,} packs; any packing needs at least {packing['fewest']:,}.",
         "Attention work: pairs of tokens compared, relative to attention that gets the row boundaries.",
-        f"{shapes} With --shapes, times the data, by number of shapes: {few}." if few else shapes,
+        f"Shapes: dynamic batches have {dynamic:,}, those of the token budget {budget:,}.",
     ]

@@ -23,7 +23,7 @@ from quadrat.cli.waits import watch_iterators, watch_loaders, watch_read_ahead
 from quadrat.support.around import calling_trainer, replaced
 
 # The options of `batch_by_tokens`.
-_OF_BATCHES: dict[str, Any] = {"shapes": OPTIONS.shapes, "attention": OPTIONS.attention}
+_OF_BATCHES: dict[str, Any] = {"attention": OPTIONS.attention}
 
 
 def loaded(name: str) -> None:
@@ -61,26 +61,13 @@ def _count_in_processes() -> None:
 
 def _patch_transformers() -> None:
     from quadrat.collators._base import Collator
-    from quadrat.collators.fixed_shapes import FixedShapes
 
     quadrat.patch_transformers(datasets=False)
     if OPTIONS.max_tokens is not None:
         _patch_loaders()
 
-    def recounted(call: Any) -> Any:
-        @functools.wraps(call)
-        def counted(self: Any, features: Any) -> Any:
-            TALLY.own.computed = 0
-            batch = call(self, features)
-            if TALLY.own.computed:  # the batch was counted before
-                TALLY.recount(batch)
-            return batch
-
-        return counted
-
     patch_tokenizers(TALLY)
     count_calls(TALLY, Collator, "_collate", TALLY.add)
-    FixedShapes.__call__ = recounted(FixedShapes.__call__)  # type: ignore[method-assign]
 
 
 def _patch_loaders() -> None:
@@ -100,7 +87,7 @@ def _use_budget(loader: Any) -> None:
     from quadrat.collators._base import Collator
     from quadrat.integration.token_batches import loader_by_tokens
 
-    own = ("--max-tokens", "--shapes", "--attention")
+    own = ("--max-tokens", "--attention")
     TALLY.options.update(name for name in OPTIONS.of_trainer if name in own)
     try:
         if not isinstance(loader.collate_fn, Collator):

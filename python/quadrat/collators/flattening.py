@@ -77,8 +77,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         align_to: quadrat only: pads each row to a multiple of this, as `quadrat.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding.
-        total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of
-            boundaries too, use `quadrat.batching.FixedShapes`.
+        total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch.
         continue_positions: whether `position_ids` continue through the padding; otherwise all are `position_ids_start`
             there. Code that detects rows by restarting positions counts the padding as part of the last row, or each
             token of it as a row.

@@ -103,8 +103,8 @@ class StreamedDataset(Resumable, _Base):
         require_rows(dataset)
         self.dataset, self.rank = dataset, self._options.rank
 
-    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
-        """The groups of units of these sizes, and which of them may wait for more rows; the first ones have waited."""
+    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, list[int]]:
+        """The groups of units of these sizes, and which of them may wait for more rows."""
         raise NotImplementedError
 
     def _items(self, units: Units, groups: Ragged) -> Iterable[Any]:
@@ -211,7 +211,7 @@ class StreamedDataset(Resumable, _Base):
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""
-        groups, waiting = self._plan(sizes, seed, waited)
+        groups, waiting = self._plan(sizes, seed)
         waiting = [] if ends else [group for group in waiting if min(groups[group].tolist(), default=0) >= waited]
         if not waiting:
             return groups, []

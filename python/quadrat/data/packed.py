@@ -94,11 +94,6 @@ class PackedDataset(GroupedDataset):
         sizes = self._lengths if overlong != "truncate" else np.minimum(self._lengths, longest)
         return int(sizes.sum()) / (len(self) * longest)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The most rows of a pack, and `max_length`: the shape of a `quadrat.batching.ShapePlan` of single packs."""
-        return int(np.diff(self._current().rows.offsets).max()), self._packing.max_length
-
     def _current(self) -> Packs:
         epoch, planned = self.epoch, self._planned
         if planned is None or planned[0] != epoch:

@@ -10,7 +10,6 @@ import numpy as np
 from quadrat.batching._epoch import GROUPS, ROWS, random_order
 from quadrat.batching.budget import Budget, attention_of, ragged_of
 from quadrat.batching.packing import Packing, Strategy
-from quadrat.batching.shapes import ShapePlan, shown, with_shapes
 from quadrat.data._grouped import as_batch
 from quadrat.data._streamed import StreamedDataset, StreamOptions, Units
 from quadrat.input.items import Pack, packs_of
@@ -57,8 +56,6 @@ class BatchedStream(StreamedDataset):
         columns: the columns to keep, `column` among them; by default all.
         world_size, rank: how many ranks share the rows, and which one this is.
         shards_itself: for a dataset that is not from `datasets`: whether its iterator gives each process its own rows.
-        shapes: a plan from `quadrat.batching.plan_shapes` of a sample of the lengths; see `TokenBudgetBatchSampler`. Of
-            each shape, the batch that is not full is held back. A row wider than all shapes raises ValueError.
         attention: see `TokenBudgetBatchSampler`; the rows of median length are those of each window.
         weights: a column of integers, tokens that a row takes besides its own; or of grids, `image_grid_thw`: see
             `quadrat.lengths`.
@@ -96,38 +93,25 @@ class BatchedStream(StreamedDataset):
         world_size: int = 1,
         rank: int = 0,
         shards_itself: bool = False,
-        shapes: ShapePlan | None = None,
         attention: Any = None,
         weights: str | None = None,
     ) -> None:
         self._attention = attention_of(attention)
-        budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
-        self.shapes, self._budget = with_shapes(shapes, budget, None, self._attention)
+        self._budget = budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         limit = budget.tokens // budget.multiple_of * budget.multiple_of
-        if self.shapes is not None:
-            limit, overlong = self.shapes.shapes[-1][1], "error"
-            self._advice = "give a plan with a wider shape"
         rows = limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, weights or ""
-        settings = self._budget.settings() | shown(self.shapes, self._attention)
+        settings = budget.settings() | {"attention": "" if self._attention is None else str(self._attention)}
         super().__init__(dataset, columns, StreamOptions(*rows), **settings)
 
-    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
+    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, list[int]]:
         count, shuffle = len(sizes), self._options.shuffle
         rows = random_order(count, seed, 0, ROWS) if shuffle else np.arange(count)
-        fixed = self.shapes if self.shapes is not None and self.shapes.padded else None
-        if fixed is not None:
-            rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
-            rows, batches = fixed.batches(sizes, rows, self._attention)
         costs, budget = self._budget.priced(self._attention, sizes)
-        if fixed is None:
-            batches = budget.batched(costs, rows, count if self.shapes is None else 1)
+        batches = budget.batched(costs, rows, count)
         order = random_order(len(batches), seed, 0, GROUPS) if shuffle else None
         steps = budget.balanced(costs, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
-        if fixed is None:
-            return groups, [int(_shares_of(budget, costs[groups.values], groups).argmin())]
-        most = [fixed.fitting(1, int(sizes[rows].max()))[0] for rows in groups]
-        return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
+        return groups, [int(_shares_of(budget, costs[groups.values], groups).argmin())]
 
     def _items(self, units: Units, groups: Ragged) -> Iterator[Any]:
         return (as_batch(units.rows(numbers)) for numbers in groups)
@@ -196,7 +180,7 @@ class PackedStream(StreamedDataset):
         options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
         super().__init__(dataset, columns, options, strategy=strategy)
 
-    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
+    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, list[int]]:
         order = (seed, 0) if self._options.shuffle else None
         packs = self._packing.packs(sizes, order).rows
         fullness = np.add.reduceat(sizes[packs.values], packs.offsets[:-1])

@@ -5,7 +5,6 @@ No code here checks a version number.
 
 import functools
 import timeit
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,40 +91,6 @@ def pad_warns_of_fast_tokenizers() -> bool:
         deprecation_warnings = Warnings()
 
     return _sees(originals.PAD, ProbeFast(), [])
-
-
-@functools.cache
-def feature_pad_keeps_arrays() -> bool:
-    """True if `pad` of feature extractors leaves columns that are arrays in the dict it is given; from 5.12 on."""
-    column = {"input_values": np.zeros((1, 1), np.float32)}
-
-    class Probe(originals.FEATURE_EXTRACTOR):
-        model_input_names = ("input_values",)
-
-    originals.FEATURE_PAD(Probe(1, 1, 0.0), column)
-    return isinstance(column["input_values"], np.ndarray)
-
-
-@functools.cache
-def only_hands_on(pad: Any) -> bool:
-    """True if `pad` of a processor gives inputs to its feature extractor, labels to its tokenizer, and does no more."""
-    seen: list[Any] = []
-
-    class Part:
-        def pad(self, *arguments: Any, **options: Any) -> Any:
-            seen.append((self, arguments, options))
-            return self
-
-    rows, extractor, tokenizer = object(), Part(), Part()
-    processor = SimpleNamespace(feature_extractor=extractor, tokenizer=tokenizer, _in_target_context_manager=False)
-    if not str(getattr(pad, "__module__", "")).startswith("transformers.models."):
-        return False  # it may be anything
-    try:
-        found = pad(processor, rows, padding=1), pad(processor, labels=rows, padding=1)
-    except Exception:
-        return False
-    options = {"padding": 1}
-    return found == (extractor, tokenizer) and seen == [(part, (rows,), options) for part in found]
 
 
 @functools.cache

@@ -4,14 +4,11 @@ The code decides, not the version number: a later release with the same function
 """
 
 import functools
-import hashlib
-import json
 import operator
 import os
 import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,40 +127,7 @@ def changed(row: Row) -> str | None:
         return name
     if os.environ.get("QUADRAT_UNTESTED") == "compare" and row.compares:
         _COMPARED.add(row.name)
-    name = next((name for name in row.reference if not is_known(name)), None)
-    return None if name is None or key_of(row) in remembered().get(row.name, ()) else name
-
-
-def key_of(row: Row) -> str | None:
-    """A key of all code of a row's reference, and this version of quadrat; None where some has no source."""
-    found = ["" if (code := CODE.get(name)) is None else fingerprint(code) for name in row.reference]
-    return None if None in found else hashlib.sha256(repr((_core.__version__, found)).encode()).hexdigest()[:32]
-
-
-def _remembered_in() -> Path:
-    usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    return Path(usual or Path.home() / ".cache") / "quadrat" / "known.json"
-
-
-def remembered() -> dict[str, list[str]]:
-    """Keys of code that `quadrat verify --remember` found to agree, by what imitates it; none without such a file."""
-    try:
-        known = json.loads(_remembered_in().read_text(encoding="utf-8"))
-        return {str(name): [str(one) for one in keys] for name, keys in known.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def remember(keys: dict[str, str]) -> Path:
-    """Adds keys to the file of the user. Raises OSError."""
-    known, file = remembered(), _remembered_in()
-    for name, one in keys.items():
-        known[name] = sorted({*known.get(name, ()), one})
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(known, indent=1), encoding="utf-8")
-    part.replace(file)  # whole, for processes that read it meanwhile
-    return file
+    return next((name for name in row.reference if not is_known(name)), None)
 
 
 def unknown(row: Row) -> str | None:

@@ -74,15 +74,10 @@ PATCHED: dict[str, Any] = ORIGINALS | {
 # What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
-# What `patch_transformers` replaces of feature extractors, and the methods that it calls; None where they are broken.
-FEATURE_EXTRACTOR: Any = getattr(module_of("feature_extraction_sequence_utils"), "SequenceFeatureExtractor", None)
-FEATURE_PAD: Any = getattr(FEATURE_EXTRACTOR, "pad", None)
-PARTS_OF_FEATURE_PAD = ("_pad", "_truncate", "_get_padding_strategies")
 # Methods by their names, as they are without a patch.
 METHODS: dict[str, Any] = {
     "PreTrainedTokenizerBase.pad": PAD,
     "BatchEncoding.convert_to_tensors": CONVERT_TO_TENSORS,
-    "SequenceFeatureExtractor.pad": FEATURE_PAD,
 }
 globals().update(PATCHED)
 

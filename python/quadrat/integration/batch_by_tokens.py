@@ -8,13 +8,12 @@ from typing import Any, Literal
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer
 
-from quadrat.batching.shapes import ShapePlan
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.rows import require_usual
-from quadrat.integration.token_batches import AGAIN, filled, loader_by_tokens, not_indexed, plan_batches
+from quadrat.integration.token_batches import AGAIN, collator_of_quadrat, loader_by_tokens, not_indexed, plan_batches
 from quadrat.support.around import Around
 
 logger = logging.getLogger("quadrat")
@@ -23,12 +22,12 @@ logger = logging.getLogger("quadrat")
 class _Unwrapped(Around):
     """A collator for items that are whole batches."""
 
-    def __init__(self, collator: Any, whole: Any) -> None:
-        self.collator, self._whole = collator, whole
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
 
     def __call__(self, features: Any) -> Any:
         whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
-        return self._whole(features[0]) if whole else self.collator(features)
+        return self.collator(features[0] if whole else features)
 
 
 def batch_by_tokens(
@@ -39,7 +38,6 @@ def batch_by_tokens(
     column: str = MAIN,
     window: int | None = None,
     seed: int | None = None,
-    shapes: int | ShapePlan | None = None,
     attention: Any = None,
 ) -> Any:
     """Have a Trainer, or a DataLoader that shuffles, make batches by token budget instead of a constant number of rows.
@@ -65,8 +63,6 @@ def batch_by_tokens(
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`. For a
             loader it is that of its generator, or of torch; with several processes, 0.
-        shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
-            `quadrat.batching.plan_shapes`.
         attention: for batches that take the same time, not only the same tokens, see `TokenBudgetBatchSampler`; "auto":
             `AttentionCost.of` the Trainer's model.
 
@@ -96,7 +92,7 @@ def batch_by_tokens(
         >>> len(loader), sum(len(batch["input_ids"]) for batch in loader)
         (8, 64)
     """
-    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "shapes": shapes}
+    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window}
     given["attention"] = attention
     if isinstance(trainer, DataLoader):
         loader, made = loader_by_tokens(trainer, max_tokens, seed=seed, **given)
@@ -109,17 +105,17 @@ def batch_by_tokens(
     size = args.per_device_train_batch_size
     made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **given)
     if sampler is not None:
-        _use(trainer, BatchedDataset(_without_unused(trainer, dataset), sampler), sampler.shapes)
+        _use(trainer, BatchedDataset(_without_unused(trainer, dataset), sampler))
     logger.info("batch_by_tokens: %s", made)
     return made
 
 
-def _use(trainer: Any, batches: Any, shapes: ShapePlan | None) -> None:
+def _use(trainer: Any, batches: Any) -> None:
     args = trainer.args
-    collator, whole = filled(trainer, shapes)
+    collator = collator_of_quadrat(trainer.data_collator)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
-    if whole is not collator or not type(collator).__module__.startswith("quadrat."):
-        collator = _Unwrapped(collator, whole)
+    if not type(collator).__module__.startswith("quadrat."):
+        collator = _Unwrapped(collator)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
     # Batches come in random order: rows are grouped by length already.

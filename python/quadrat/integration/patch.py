@@ -13,7 +13,6 @@ def patch(
     datasets: bool | None = None,
     tokenizers: bool | None = None,
     trl: bool | None = None,
-    feature_extractors: bool = True,
 ) -> Patch:
     """Replace what quadrat has of transformers, datasets, tokenizers and TRL, in this process.
 
@@ -24,7 +23,6 @@ def patch(
 
     Args:
         transformers, datasets, tokenizers, trl: whether to patch this library. None patches it if it is installed.
-        feature_extractors: a part of the patch of transformers, see `patch_transformers`.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
@@ -43,9 +41,9 @@ def patch(
     """
     switches: list[Switch] = []
     if _is_wanted("transformers", transformers):
-        from quadrat.integration.patch_transformers import switches_of
+        from quadrat.integration.patch_transformers import TRANSFORMERS
 
-        switches += switches_of(feature_extractors=feature_extractors)
+        switches.append(TRANSFORMERS)
     if _is_wanted("tokenizers", tokenizers, "transformers"):
         from quadrat.integration.patch_tokenizers import TOKENIZERS
 

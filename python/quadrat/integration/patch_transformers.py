@@ -1,23 +1,19 @@
 """`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
 
-import functools
 import gc
 import importlib.util
-import logging
 import sys
 from types import ModuleType
-from typing import Any
 
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
-from quadrat.installed import imitated, originals
+from quadrat.installed import originals
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
-from quadrat.planning.feature_pad import FeaturePadOptions, feature_pad
 
 
-def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, feature_extractors: bool = True) -> Patch:
+def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Patch:
     """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
 
     `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -30,8 +26,6 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, featur
     Args:
         datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
         tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
-        feature_extractors: whether to patch `feature_extractor.pad(...)` too, which feature extractors also call
-            themselves; classes that override `pad`, `_pad` or `_truncate` do not change.
 
     Examples:
         >>> import quadrat, transformers
@@ -39,7 +33,7 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, featur
         ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         True
     """
-    switches = switches_of(feature_extractors=feature_extractors)
+    switches = [TRANSFORMERS]
     if tokenizers:
         switches.append(TOKENIZERS)
     if datasets and importlib.util.find_spec("datasets") is not None:
@@ -47,15 +41,6 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, featur
 
         switches.append(DATASETS)
     return Patch("patch_transformers", *switches)
-
-
-def switches_of(*, feature_extractors: bool) -> list[Switch]:
-    """The patch of transformers itself, a part of `patch_transformers`."""
-    asked = {TRANSFORMERS: True, FEATURE_EXTRACTORS: feature_extractors}
-    if feature_extractors and originals.FEATURE_PAD is None:  # those who want them know
-        logging.getLogger("quadrat").info("%s", imitated.BROKEN["SequenceFeatureExtractor.pad"])
-        asked[FEATURE_EXTRACTORS] = False
-    return [switch for switch, wanted in asked.items() if wanted]
 
 
 def _lazy_modules() -> list[ModuleType]:
@@ -72,21 +57,4 @@ def _swaps() -> list[Swap]:
     return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
 
 
-@functools.wraps(originals.FEATURE_PAD)
-def _pad(  # noqa: PLR0917 - as in transformers
-    self: Any,
-    processed_features: Any,
-    padding: Any = True,
-    max_length: Any = None,
-    truncation: Any = False,
-    pad_to_multiple_of: Any = None,
-    return_attention_mask: Any = None,
-    return_tensors: Any = None,
-) -> Any:
-    sizes = padding, max_length, truncation, pad_to_multiple_of
-    return feature_pad(self, processed_features, FeaturePadOptions(*sizes, return_attention_mask, return_tensors))
-
-
-_pad._quadrat_replaces = originals.FEATURE_PAD  # type: ignore[attr-defined]
 TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)
-FEATURE_EXTRACTORS = Switch(lambda: [Swap(originals.FEATURE_PAD, _pad)], others=lambda: [originals.FEATURE_EXTRACTOR])

@@ -3,14 +3,13 @@
 import sys
 from typing import Any
 
-from quadrat.batching.packing import pack_dataset
 from quadrat.check.packing_check import warn_if_rows_mix
 from quadrat.integration.switch import Patch, Swap, Switch, followed_by
 from quadrat.support.extras import needs
 
 
 def patch_trl() -> Patch:
-    """Replace the collators, `pad` and `pack_dataset` of TRL with quadrat's, in this process.
+    """Replace the collators and `pad` of TRL with quadrat's, in this process.
 
     `SFTTrainer`, `DPOTrainer`, `RewardTrainer`, `KTOTrainer` and `TPOTrainer` without `data_collator` then use
     quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, also in modules that are loaded later.
@@ -35,12 +34,12 @@ def patch_trl() -> Patch:
 def _swaps() -> list[Swap]:
     with needs("quadrat.trl.patch_trl"):
         from quadrat import trl
-    from trl import SFTTrainer, data_utils
+    from trl import SFTTrainer
 
     from quadrat.trl import padding
 
     trl.sft.outputs()  # tried while TRL's class still calls TRL's `pad`
-    found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
+    found = [Swap(padding.Original, padding.pad)]
     found.append(Swap(SFTTrainer.__init__, followed_by(SFTTrainer.__init__, _check)))
     for module in filter(None, (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo)):
         twin = getattr(module, module.Original.__name__)

@@ -4,7 +4,7 @@ import contextlib
 
 from quadrat.collators import default, flattening, language_modeling, padding, permutation, whole_word  # noqa: F401
 from quadrat.installed.imitated import TABLE, Row
-from quadrat.planning import conversion, feature_pad  # noqa: F401
+from quadrat.planning import conversion  # noqa: F401
 from quadrat.tokenizers import pad  # noqa: F401
 
 

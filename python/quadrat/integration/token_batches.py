@@ -13,9 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from quadrat.batching.budget import AttentionCost, attention_of, joins_rows, require_rows
 from quadrat.batching.lengths import lengths_of
-from quadrat.batching.shapes import ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
-from quadrat.collators.fixed_shapes import FixedShapes
 from quadrat.input.rows import MAIN
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
@@ -70,7 +68,6 @@ def plan_batches(
     lengths: Any = None,
     column: str = MAIN,
     window: int | None = None,
-    shapes: int | ShapePlan | None = None,
     attention: Any = None,
 ) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
     """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
@@ -85,12 +82,9 @@ def plan_batches(
     cost, collator = attention_of(attention), trainer.data_collator
     found = row_lengths(trainer, dataset, column) if lengths is None else lengths_of(lengths)
     require_rows(found, "batch")
-    multiple = getattr(collator, "pad_to_multiple_of", None) or (8 if isinstance(shapes, int) else 1)
+    multiple = getattr(collator, "pad_to_multiple_of", None) or 1
     choices = lengths is None and has_choices(trainer, dataset, column)
     several = rows_of_one(trainer, dataset, column) if lengths is None else 1
-    if several > 1 and shapes is not None:
-        kind = "multiple choice" if choices else "pairs of completions"
-        raise ValueError(f"batches of {kind} cannot be filled to a few shapes: leave shapes out")
     multiple *= several
     if cost is not None:  # a row has several sequences
         cost = replace(cost, crossover=cost.crossover * several, window=cost.window * several)
@@ -98,9 +92,9 @@ def plan_batches(
     full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
     before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
     tokens, rows, sampler = size * wide, cast("int | None", size), None
-    if max_tokens != "auto" or shapes is not None or (narrow < wide and size > 1):
+    if max_tokens != "auto" or (narrow < wide and size > 1):
         options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
-        options |= {"world_size": world, "rank": None, "seed": seed, "shapes": shapes, "attention": cost}
+        options |= {"world_size": world, "rank": None, "seed": seed, "attention": cost}
         sampler = _sampler(found, size, accumulated, max_tokens, options)
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
     stored = 0 if lengths is not None else stored_width(dataset, found, column, choices=choices)
@@ -108,27 +102,22 @@ def plan_batches(
     return TokenBatches(*numbers, narrow == wide, sampler is not None, cost, stored), sampler
 
 
-def filled(trainer: Any, shapes: ShapePlan | None) -> tuple[Any, Any]:
-    """A Trainer's collator, of quadrat where it was of transformers, and with it whole batches, filled."""
-    collator = trainer.data_collator
-    if type(collator) in ORIGINALS.values():
-        collator = from_transformers(collator)
-    return collator, collator if shapes is None else FixedShapes(collator, shapes)
+def collator_of_quadrat(collator: Any) -> Any:
+    """A collator of quadrat in the place of one of transformers; others as they are."""
+    return from_transformers(collator) if type(collator) in ORIGINALS.values() else collator
 
 
 def _sampler(
     lengths: IntArray, size: int, accumulated: int, max_tokens: Any, options: dict[str, Any]
 ) -> TokenBudgetBatchSampler:
-    shapes = options["shapes"]
-    if max_tokens == "auto" and not isinstance(shapes, ShapePlan):
+    if max_tokens == "auto":
         return usual_sampler(lengths, size, batches_of_a_step=accumulated, **options)
-    tokens = shapes.max_tokens if max_tokens == "auto" else max_tokens
     longest, multiple = int(lengths.max()), options["multiple_of"]
-    if isinstance(tokens, int) and 0 < tokens < (least := -(-longest // multiple) * multiple):
+    if isinstance(max_tokens, int) and 0 < max_tokens < (least := -(-longest // multiple) * multiple):
         row = f"row {int(lengths.argmax())} has {longest} tokens"
-        rounded = f" in multiples of {multiple}" if longest <= tokens else ""
-        raise ValueError(f"{row}, more than max_tokens={tokens} allow{rounded}; give {least} or more")
-    return TokenBudgetBatchSampler(lengths, tokens, **options)
+        rounded = f" in multiples of {multiple}" if longest <= max_tokens else ""
+        raise ValueError(f"{row}, more than max_tokens={max_tokens} allow{rounded}; give {least} or more")
+    return TokenBudgetBatchSampler(lengths, max_tokens, **options)
 
 
 class _EachPass(TokenBudgetBatchSampler):
@@ -184,8 +173,8 @@ def loader_by_tokens(
         for name in inspect.signature(type(loader)).parameters
         if name not in _OF_BATCHES and (value := getattr(loader, name, None)) not in (None, "")
     }
-    _, whole = filled(holder, usual.shapes)
-    return type(loader)(loader.dataset, batch_sampler=each_pass(usual), collate_fn=whole, **kept), numbers
+    kept["collate_fn"] = collator_of_quadrat(loader.collate_fn)
+    return type(loader)(loader.dataset, batch_sampler=each_pass(usual), **kept), numbers
 
 
 def _require_shuffled(loader: Any) -> None:

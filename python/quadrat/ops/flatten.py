@@ -107,7 +107,7 @@ def flatten(
         align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16
             for FP8. `pad_to_multiple_of` must be a multiple of it; what it or `total_length` adds belongs to the last
             row.
-        total_length: instead of `pad_to_multiple_of`, the total. `quadrat.batching.FixedShapes` fixes all shapes.
+        total_length: instead of `pad_to_multiple_of`, the total.
         continue_positions: whether `position_ids` continue through the padding; otherwise all are
             `position_ids_start` there, and code that finds rows where positions restart counts each one as a row.
         kwargs_for: return a dict of `values`, `position_ids`, `seq_idx`, and the boundaries under the names of a

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops import _device
 from quadrat.ops._padding import Side, is_left, pad_here, padded_length
-from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
 from quadrat.support.arrays import Array, fill_value, is_array, require_own_dtype
 from quadrat.support.kinds import INT64, Framework, framework_of, kind_of, torch_dtype
 from quadrat.support.memory import address_of, empty
-from quadrat.support.tensors import is_tensor, on_gpu
+from quadrat.support.tensors import is_tensor, on_gpu, tracked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,10 +87,11 @@ def pad(
                 [-1, -1, -1,  8]])
     """
     if isinstance(rows, Ragged) and tracked(rows.values):
-        # The operator has a derivative, and torch.compile can trace it.
+        from quadrat.ops.tokens import padded
+
         require_own_dtype(rows.values, dtype, return_tensors)
         width = padded_length(rows.facts.longest if max_length is None else (0, 0), max_length, pad_to_multiple_of)
-        return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(padding_side))
+        return padded(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(padding_side))
     return pad_here(rows, padding_side, (max_length, pad_to_multiple_of), padding_value, (dtype, return_tensors))
 
 

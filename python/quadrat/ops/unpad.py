@@ -8,14 +8,13 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ops._padding import Side, as_int, copied, is_left, unpad_here
-from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import bytes_per_token, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
 from quadrat.support.kinds import BOOL, torch_dtype
 from quadrat.support.memory import address_of
-from quadrat.support.tensors import is_tensor, on_gpu, recording, require_unrecorded
+from quadrat.support.tensors import is_tensor, on_gpu, recording, require_unrecorded, tracked
 
 if TYPE_CHECKING:
     from quadrat.support.arrays import SameArray
@@ -81,8 +80,11 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
         offsets, total = tensor_or_array(bounds, padded), facts.last
         if not (on_gpu(padded) or tracked(padded)):
             return Ragged.known(copied(padded, bounds, total, left), offsets, facts)
-    take = operators().unpad if tracked(padded) else unpad_here
-    return Ragged.known(take(padded, offsets, total, left), offsets, facts)
+    if not tracked(padded):
+        return Ragged.known(unpad_here(padded, offsets, total, left), offsets, facts)
+    from quadrat.ops.tokens import unpadded
+
+    return Ragged.known(unpadded(padded, offsets, total, left), offsets, facts)
 
 
 def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:

@@ -115,21 +115,6 @@ def of_recipes(run: Any, collator: Any, features: Any) -> Any:
     return batch
 
 
-def difference_of(theirs: Any, ours: Any, features: Any, *, meanwhile: Any) -> str | None:
-    """The first difference of two collators, with what they leave behind, in words; None if there is none.
-
-    meanwhile: a context manager, entered while `theirs` runs.
-    """
-    given = _copied(features)
-    with _lock, _quiet():
-        before = _State(ours)
-        got = _called(ours, given, before)
-        before.restore_shared()
-        with meanwhile:
-            expected = _called(theirs, features, _State(theirs), as_reference=True)
-    return _difference(expected, got) or _edit(ours, features, given)
-
-
 class _State:
     """The generators, the collator's options and its tokenizer's flags, as they are before a call."""
 
@@ -153,18 +138,14 @@ class _State:
         }
         return found if self.torch is None else found | {"torch's generator": self.torch.get_rng_state()}
 
-    def restore_shared(self) -> None:
-        """The generators of the process, and the tokenizer's flags, as they were."""
+    def restore(self) -> None:
+        """All as it was."""
         self.flags.clear()
         self.flags.update(self.kept_flags)
         np.random.set_state(self.generators["numpy.random"])
         random.setstate(self.generators["random"])
         if self.torch is not None:
             self.torch.set_rng_state(self.generators["torch's generator"])
-
-    def restore(self) -> None:
-        """All as it was."""
-        self.restore_shared()
         own = vars(self.collator)
         for name in _options(self.collator).keys() - self.options.keys():
             del own[name]

@@ -99,7 +99,7 @@ def compiling() -> bool:
 
 
 def recording() -> bool:
-    """True if torch records tensor operations, for example `torch.compile`: then tensors need quadrat's operators."""
+    """True if torch records tensor operations, for example `torch.compile`."""
     if compiling():
         return True
     torch = sys.modules.get("torch")
@@ -112,6 +112,12 @@ def require_unrecorded(name: str) -> None:
     if recording() and not compiling():
         raise RuntimeError(
             f"torch records what is done to tensors (make_fx, torch.jit.trace or a dispatch mode), and reading {name} "
-            "would make the result a constant of the recording: call quadrat before it, or an operator of "
-            "torch.ops.quadrat"
+            "would make the result a constant of the recording: call quadrat before it"
         )
+
+
+def tracked(array: Any) -> bool:
+    """True if torch keeps track of what is done to an array, for its gradient or to do it again."""
+    if not is_tensor(array) or not (array.requires_grad or recording()):
+        return False
+    return recording() or bool(sys.modules["torch"].is_grad_enabled())

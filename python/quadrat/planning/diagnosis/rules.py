@@ -64,11 +64,11 @@ def of_roles(features: Sequence[Any], roles: Mapping[str, Role], collator: Any =
         if column.role is Role.TOKENS and getattr(collator, "_joins_lists", False):
             yield from _not_lists(column, object)
     for column in columns:
-        if column.role in (Role.NUMBER, Role.OTHER, Role.FRAMES, Role.LABEL):
+        if column.role in (Role.NUMBER, Role.OTHER, Role.LABEL):
             yield from _uneven(column, "give all rows one shape")
         if column.role is Role.OTHER:
             yield from _not_lists(column, object)
-        if column.role in (Role.TOKENS, Role.SAMPLES, Role.FRAMES):
+        if column.role is Role.TOKENS:
             yield from _all_empty(column)
         if column.role is Role.SIZES:
             yield from _wrong_sizes(column, columns[0])
@@ -294,8 +294,7 @@ def shape_of(value: Any) -> Shape:
 
 
 def _uneven(column: Column, remedy: str) -> Iterator[str]:
-    own = int(column.role is Role.FRAMES)  # dimensions in which rows may differ
-    shapes = [shape_of(value)[own:] for value in column.values]
+    shapes = [shape_of(value) for value in column.values]
     first = shapes[0]
     for row, shape in enumerate(shapes):
         if None in shape:

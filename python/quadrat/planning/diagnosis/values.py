@@ -19,8 +19,6 @@ class Role(enum.Enum):
     TOKEN_LABELS = "one label per token"
     FLAT = "one number per token of a flattened row"
     TARGETS = "token ids with lengths of their own"
-    SAMPLES = "numbers of a clip"
-    FRAMES = "rows of numbers of a clip"
     NUMBER = "one number per example"
     SIZES = "lengths of documents"
     CHOICE = "the number of the right choice"
@@ -35,14 +33,10 @@ _NOT_A_ROW = {
     Role.TOKEN_LABELS: "not one label per token; for one label per row use DataCollatorWithPadding",
     Role.FLAT: "not one number per token; for one label per row use DataCollatorWithFlattening(scalar_labels=True)",
     Role.TARGETS: "not a row of token ids; for one label per row use DataCollatorWithPadding",
-    Role.SAMPLES: "not the samples of a clip; give a list or an array",
-    Role.FRAMES: "not the frames of a clip; give an array",
     Role.SIZES: "not the lengths of the row's documents; give a list of them",
 }
 _NONE = {
     Role.TOKENS: "give the row its token ids, or leave it out",
-    Role.SAMPLES: "give the row its clip, or leave it out",
-    Role.FRAMES: "give the row its clip, or leave it out",
     Role.NUMBER: "give every example a number",
     Role.SIZES: "give the row the lengths of its documents",
     Role.CHOICE: f"give {Role.CHOICE.value}; any number will do where you do not need it",
@@ -221,13 +215,7 @@ _PROBLEMS = (
         lambda given: given.is_list and given.inside,
         lambda given: f"is {kind_of(given.value)} where a number is expected; give one flat row of numbers",
     ),
-    _Problem({Role.FRAMES}, lambda given: _is_nested(given) and given.size == 2, lambda given: None),
-    _Problem(_NOT_A_ROW, _is_nested, lambda given: _nested(given.value, given.column.role)),
-    _Problem(
-        {Role.SAMPLES, Role.FRAMES},
-        lambda given: given.dtype == "bfloat16",
-        lambda given: "holds bfloat16 numbers, which NumPy does not have; give row.float()",
-    ),
+    _Problem(_NOT_A_ROW, _is_nested, lambda given: _nested(given.value)),
     _Problem({Role.TOKENS}, lambda given: "float" in given.dtype, _text_of_float_tokens, is_certain=False),
     _Problem({Role.TOKENS, Role.FLAT}, lambda given: isinstance(given.value, float), _text_of_float, is_certain=False),
     _Problem(
@@ -251,10 +239,7 @@ def _fits_int64(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def _nested(value: Any, role: Role) -> str:
-    if role in (Role.SAMPLES, Role.FRAMES):
-        expected = "one row of numbers" if role is Role.SAMPLES else "frames, rows of numbers"
-        return f"has {dimensions(value)} dimensions where {expected} are expected; take the clip out: value[0]"
+def _nested(value: Any) -> str:
     if len(value) != 1:
         return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
     found = "is a row inside a list, like the result of tokenizer([text]); tokenize one text at a time, tokenizer(text)"
@@ -274,7 +259,7 @@ def _removal(column: Column) -> str:
 def _instead_of_text(column: Column, inside: bool) -> str:
     if column.role is Role.CHOICE:
         return "give the number of the right choice, counted from 0"
-    if column.role in (Role.NUMBER, Role.SAMPLES, Role.FRAMES, Role.SIZES):
+    if column.role in (Role.NUMBER, Role.SIZES):
         return "give numbers"
     if column.role not in _LABELS:
         return (_WORD if inside else _TEXT).get(column.role) or _removal(column)

@@ -1,17 +1,25 @@
-"""Drawn options, tokenizers and features: all options of a collator, and rows of the sizes at which code may branch."""
+"""Batches of random options and rows, made by quadrat and by the installed transformers, and compared to the bit.
+
+    python tests/support/random_cases.py [NUMBER]
+
+`make release` runs it with an installed wheel. It makes NUMBER batches of each collator and of `tokenizer_pad`: of all
+options, and of rows of the sizes at which code may branch. The exit status is 1 if a batch differs.
+"""
 
 import contextlib
 import dataclasses
 import functools
 import inspect
-import multiprocessing
+import os
+import sys
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from quadrat.support.around import replaced
+from quadrat.installed.originals import ORIGINALS
 
 VOCABULARY = 70_000
 _SPECIAL = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -32,8 +40,6 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "padding_side": ("left", "right"),
     "return_attention_mask": (True, False),
     "return_tensors": ("pt", "np"),
-    "tensor_type": ("pt", "np"),
-    "prepend_batch_axis": (True,),
     "label_pad_token_id": (-7,),
     "mlm": (False,),
     "whole_word_mask": (True,),
@@ -48,12 +54,6 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "return_flash_attn_kwargs": (True,),
     "return_seq_idx": (True,),
     "position_ids_start": (2,),
-    "truncation": (True,),
-    "pad_token_id": (0, 7),
-    "completion_only_loss": (True, False),
-    "padding_free": (True,),
-    "truncation_mode": ("keep_end",),
-    "padding_value": (-100, 0.5),
 }
 
 
@@ -110,14 +110,6 @@ def tokenizers() -> tuple[Any, ...]:
     return tuple(made)
 
 
-def in_worker() -> contextlib.AbstractContextManager[None]:
-    """As in a worker of a `DataLoader`, which seeds generators in its own way."""
-    from torch.utils.data._utils import worker
-
-    info = SimpleNamespace(id=1)
-    return replaced((multiprocessing.current_process(), "name", "Worker"), (worker, "_worker_info", info))
-
-
 def lengths(rng: Rng, *, most: int = 20_000, equal: bool = False, even: bool = False, choices: int = 1) -> list[int]:
     """The lengths of the rows of a batch, at most about `most` tokens with padding."""
     rows = pick(rng, _ROWS) * choices
@@ -153,8 +145,6 @@ _KINDS: dict[str, Callable[[Rng, int], Any]] = {
     "target": lambda rng, n: rng.integers(-100, 9, n % 7 + 1).tolist(),
     "places": lambda rng, n: rng.integers(0, max(n, 1), 4).tolist(),
     "words": _words,
-    "documents": lambda rng, n: [n // 2, n - n // 2] if n > 1 else [n],
-    "sound": lambda rng, n: rng.random(n).tolist(),
     "int": lambda rng, n: int(rng.integers(-5, 5)),
     "float": lambda rng, n: float(rng.integers(-9, 9)) / 4,
     "text": lambda rng, n: "text",
@@ -184,3 +174,71 @@ def features(
     if rng.random() < broken:
         return pick(rng, ([], [{**row, "label": "text"} for row in rows], [{"other": [1]} for _ in rows]))  # type: ignore[no-any-return]
     return rows
+
+
+_PADDED: Columns = {
+    "input_ids": ("ids",),
+    "attention_mask": (None, None, "ones", "ones", "bits", "bits", "square"),
+    "token_type_ids": (None, None, "bits"),
+    "special_tokens_mask": (None, None, "bits"),
+}
+_LABELS: Columns = {"label": (None, "int", "float"), "label_ids": (None, None, "int", "float")}
+_EXTRA: Columns = {"extra": (None, None, None, "int", "float", "marks")}
+_TARGETS: Columns = {"labels": (None, "target", "target", "none"), "label": (None, "target")}
+# Of each collator: columns, options of `lengths`, and of `features`.
+COLLATORS: dict[str, tuple[Columns, dict[str, Any], dict[str, Any]]] = {
+    "DataCollatorWithPadding": (_PADDED | _LABELS | _EXTRA, {}, {}),
+    "DataCollatorForTokenClassification": ({**_PADDED, "labels": (None, "marks"), "label": (None, "marks")}, {}, {}),
+    "DataCollatorForSeq2Seq": (_PADDED | _EXTRA | _TARGETS, {}, {}),
+    "DataCollatorForLanguageModeling": ({**_PADDED, "offset_mapping": (None, "words")}, {"most": 3000}, {}),
+    "DataCollatorForWholeWordMask": ({"input_ids": ("ids",), "chinese_ref": (None, "places")}, {"most": 3000}, {}),
+    "DataCollatorForPermutationLanguageModeling": ({"input_ids": ("ids",)}, {"most": 700, "even": True}, {}),
+    "DataCollatorForMultipleChoice": (_PADDED, {"choices": 2}, {"choices": 2}),
+    "DataCollatorWithFlattening": ({"input_ids": ("ids",), "labels": (None, "marks")}, {}, {"lists": True}),
+    "DefaultDataCollator": ({**_PADDED, **_LABELS, **_EXTRA, "text": (None, "text", "none")}, {"equal": True}, {}),
+}
+
+
+def run_collator(rng: Rng, name: str) -> None:
+    """One batch of a new collator of random options."""
+    import quadrat
+
+    cls, (columns, sizes, how) = getattr(quadrat, name), COLLATORS[name]
+    made = options(rng, ORIGINALS[name])
+    if made.get("whole_word_mask"):  # transformers has no whole words with padding, and quadrat has
+        made, sizes = made | {"pad_to_multiple_of": None}, sizes | {"equal": True}
+    cls(**made)(features(rng, columns, lengths(rng, **sizes), **how))
+
+
+def run_pad(rng: Rng) -> None:
+    """One call of `tokenizer_pad`."""
+    from quadrat.tokenizers import tokenizer_pad
+
+    tokenizer = pick(rng, tokenizers())
+    rows = features(rng, _PADDED | _LABELS | _EXTRA, lengths(rng))
+    tokenizer_pad(tokenizer, rows, **options(rng, type(tokenizer).pad))
+
+
+def main(number: int = 200) -> int:
+    """Make the batches; returns the exit status."""
+    os.environ["QUADRAT_UNTESTED"] = "compare"
+    from quadrat import stats
+    from quadrat.installed import imitated
+
+    imitated.FINGERPRINTS.clear()  # no code is known, and all of it is compared
+    rng = np.random.default_rng(0)
+    calls = {name: functools.partial(run_collator, rng, name) for name in COLLATORS if name in ORIGINALS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, call in {**calls, "tokenizer.pad": functools.partial(run_pad, rng)}.items():
+            before = stats().compared
+            for _ in range(number):
+                with contextlib.suppress(Exception):  # of both
+                    call()
+            print(f"{name}: {stats().compared - before} of {number} batches compared")
+    print(*imitated.DIFFERENCES.values() or ["all are equal"], sep="\n")
+    return int(bool(imitated.DIFFERENCES))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

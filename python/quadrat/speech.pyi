@@ -1,2 +1,0 @@
-from quadrat.collators.speech import DataCollatorCTCWithPadding as DataCollatorCTCWithPadding
-from quadrat.collators.speech import DataCollatorSpeechSeq2SeqWithPadding as DataCollatorSpeechSeq2SeqWithPadding
