@@ -309,3 +309,14 @@ def test_one_batch_comes_out_as_it_went_in(batch):
     assert picture(results[1]) == picture(results[0])
     first, found = (result[0] if isinstance(result, tuple) else result for result in results)
     assert np.shares_memory(first, found) == (getattr(batch, "dtype", torch.float32) == torch.float32)
+
+
+def test_a_batch_is_added_without_a_look_at_those_before():
+    container = quadrat.evaluation.EvalLoopContainer()
+    for _ in range(2):
+        container.add((torch.ones(8, 2), torch.ones(8)))
+    columns = container._tensors.columns
+    for _ in range(50):
+        container.add((torch.ones(8, 2), torch.ones(8)))
+    assert container._tensors.columns is columns
+    assert [len(column) for column in columns] == [51, 51]  # the first two are one

@@ -23,20 +23,6 @@ def in_each_thread(call: Any) -> None:
     together(*[lambda thread=thread: call(thread) for thread in range(THREADS)])
 
 
-@pytest.mark.parametrize("name", ["tensors", "arrays", "get_arrays"])
-def test_threads_that_look(name):
-    batches = [torch.full((40, 64, 16), float(number)) for number in range(40)]
-    for _ in range(5):
-        container = quadrat.evaluation.EvalLoopContainer()
-        for one in batches:
-            container.add(one)
-            if name == "arrays":
-                container.to_cpu_and_numpy()
-        seen = together(*[lambda container=container: look(container, name)] * 4)
-        assert all(value is seen[0] for value in seen)
-        assert torch.equal(torch.as_tensor(seen[0]), torch.cat(batches))
-
-
 def batch(thread: int, step: int, transposed: bool) -> Any:
     tensor = torch.full((48, ROWS, 32), float(1000 * thread + step)).permute(1, 2, 0)
     return tensor if transposed else tensor.contiguous(), {"labels": torch.full((ROWS, 32), 1000 * thread + step)}

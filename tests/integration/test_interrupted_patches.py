@@ -38,7 +38,7 @@ def before():
 
 
 def test_all_or_nothing(before):
-    moments = Moments(interrupt, handlers=True)
+    moments = Moments(interrupt)
     count = moments.count(patch)
     undo_all()
     seen = set()
@@ -60,7 +60,7 @@ def test_all_or_nothing(before):
 
 
 def test_undoing_again_does_the_rest(before):
-    moments = Moments(interrupt, handlers=True)
+    moments = Moments(interrupt)
     count = moments.count(patch().undo)
     halfway = 0
     for moment in range(0, count, max(1, count // 60)):

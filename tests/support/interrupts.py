@@ -1,7 +1,6 @@
 """What happens in the middle of a call of quadrat's: an exception, or a call from a signal handler."""
 
 import dis
-import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +15,13 @@ _RESUMES = {"RESUME", "JUMP_BACKWARD"}
 
 
 class Moments:
-    """Runs a call, and at its n-th moment something else. A moment is before an instruction of quadrat's Python code.
+    """Runs a call, and at its n-th moment something else.
 
-    `handlers`: only those where the interpreter runs signal handlers.
+    A moment is before an instruction of quadrat's Python code where the interpreter runs signal handlers.
     """
 
-    def __init__(self, happens: Callable[[], Any], *, handlers: bool = False) -> None:
+    def __init__(self, happens: Callable[[], Any]) -> None:
         self._happens = happens
-        self._handlers = handlers
         self._left = -1
         self._passed = 0
         self._last: dict[FrameType, str] = {}
@@ -57,13 +55,6 @@ class Moments:
         return self._trace
 
     def _is_moment(self, frame: FrameType) -> bool:
-        if not self._handlers:
-            return True
         last = self._last.get(frame, "")
         self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         return last.startswith("CALL") or last in _RESUMES
-
-
-def some(count: int, most: int) -> list[int]:
-    """Numbers below `count`, the same each time: all, or as many as `most`."""
-    return sorted(random.Random(0).sample(range(count), min(count, most)))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import mmap
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,48 +26,53 @@ with needs("quadrat.evaluation.containers", "transformers"):
 
 _JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
 
-# What a container holds, as tensors and as arrays: None, one batch, or several that are yet to be joined.
-_Held = tuple[Any, Any]
-Result = TypeVar("Result")
-_PAGES = 2**16  # bytes
+
+_SMALL = 1 << 20  # bytes
 
 
-class _Several:
-    """Batches in memory of their own, alike but for rows and widths; those before the last two are joined already."""
+class _Batches:
+    """Batches that are alike but for rows and widths: lists that grow, joined when somebody looks."""
 
-    def __init__(self, parts: list[Any], padding: Any) -> None:
-        self.parts, self.padding = parts, padding
+    def __init__(self, batch: Any, padding: Any) -> None:
+        self._batch, self._padding = batch, padding  # the only one, or the structure of all
+        arrays: list[Any] = []
+        self._likeness = likeness(batch, arrays)
+        self.columns = [[array] for array in arrays]  # in each place of a batch, the arrays of all
+        self._alike = True  # in width
         self._joining: Joining | None = None
 
-    def with_batch(self, batch: Any, padding: Any) -> _Several | None:
-        """These and one more; None if they do not join, or are joined already."""
-        if self._joining is not None or padding is not self.padding:  # which may have been set
-            return None
-        if not joins(likeness(self.parts[0]), likeness(batch), padding):
-            return None
-        return _Several([*self.parts, tree_map(_cloned, batch)], padding)
+    def append(self, batch: Any, padding: Any) -> bool:
+        """Add a copy of a batch; False if it does not join these byte for byte."""
+        arrays: list[Any] = []
+        if self._joining is not None or padding is not self._padding:  # which may have been set
+            return False
+        key = likeness(batch, arrays)
+        if key != self._likeness or key is None:
+            self._alike = False
+            if not joins(self._likeness, key, padding):
+                return False
+        arrays = [array.clone() if type(array) is torch.Tensor else array.copy() for array in arrays]
+        if len(self.columns[0]) == 1:  # the list alone has the first arrays, to let go of them
+            self._batch = tree_map(lambda _: 0, self._batch)
+        for column, array in zip(self.columns, arrays, strict=True):
+            column.append(array)
+        return True
 
-    def as_one_batch(self) -> Any:
-        """All as one. Each is let go of when it is copied, so that memory holds little more than the result."""
-        if self._joining is None:
-            if len(self.parts) == 1:
-                return self.parts[0]
-            self._joining, self.parts = Joining(self.parts, self.padding), []
-        return self._joining.finished()
+    def joined(self) -> Any:
+        """All as one batch. Each is let go of when it is copied, so that memory holds little more than the result."""
+        if self._joining is None and self.columns and (count := len(self.columns[0])) > 1:
+            if self._alike and count * sum(column[0].nbytes for column in self.columns) < _SMALL:
+                values = iter([_joined_at_once(column) for column in self.columns])
+                self.__init__(tree_map(lambda _: next(values), self._batch), self._padding)  # type: ignore[misc]
+                return self._batch
+            self._joining = Joining(self._batch, self.columns, self._padding)
+        if self._joining is not None:  # after an interrupt, too
+            self.__init__(self._joining.finished(), self._padding)  # type: ignore[misc]
+        return self._batch
 
 
-def _cloned(array: Any) -> Any:
-    """A copy. A large one has pages of its own, which go back to the system when it is let go of; malloc keeps some."""
-    if array.nbytes < _PAGES or not (array.is_cpu if isinstance(array, torch.Tensor) else True):
-        return array.clone() if isinstance(array, torch.Tensor) else array.copy(order="K")
-    try:
-        pages = mmap.mmap(-1, array.nbytes, access=mmap.ACCESS_COPY)
-    except OSError as error:
-        raise MemoryError(f"no memory for a batch of {array.nbytes} bytes") from error
-    copied: Any = (torch if isinstance(array, torch.Tensor) else np).frombuffer(pages, dtype=array.dtype)
-    copied = copied.reshape(array.shape)
-    copied[...] = array
-    return copied
+def _joined_at_once(arrays: list[Any]) -> Any:
+    return torch.cat(arrays) if type(arrays[0]) is torch.Tensor else np.concatenate(arrays)
 
 
 class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
@@ -77,8 +81,7 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
     The class of transformers copies everything it holds at each step. This one copies a batch when it is added, and
     when the result is asked for, and lets go of it then: its peak memory is about the size of the result. The results
     are the same, also those of `tensors` and `arrays`; reading these two joins the batches added so far. Several
-    threads may use one container. If adding a batch fails or is interrupted, the container holds the whole batch or
-    nothing of it.
+    threads may use one container. A batch that cannot be added changes nothing.
 
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; or to list them.
@@ -112,42 +115,38 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
         self.do_nested_concat, self.padding_index, self.ragged = do_nested_concat, padding_index, ragged
-        self._held = (None, None)
+        self._tensors: Any = None  # one batch, `_Batches`, or a list
+        self._arrays: Any = None  # likewise, or `RaggedParts`
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        tensors, arrays = map(_rows_in, self._held)
-        return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
-
-    def _change(self, change: Callable[[_Held], tuple[_Held, Result]]) -> Result:
-        """Replace what is held by what `change` makes of it, as a whole. Returns the result that comes with it."""
-        with self.__dict__.get("_lock") or self.__dict__.setdefault(
-            "_lock", threading.RLock()
-        ):  # copies have their own
-            while True:
-                before = self._held
-                after, result = change(before)
-                # Signal handlers may use the container, and run after calls only: none comes in between.
-                if self._held is before:
-                    self._held = after
-                    return result
+        return f"EvalLoopContainer({_rows_in(self._tensors)} rows as tensors, {_rows_in(self._arrays)} as arrays)"
 
     @property
     def tensors(self) -> Any:
         """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
-        return self._change(self._tensors_seen)
+        with self._lock:
+            self._tensors = self._joined(self._tensors)
+            return self._tensors
 
     @tensors.setter
     def tensors(self, value: Any) -> None:
-        self._change(lambda held: ((value, held[1]), None))
+        self._tensors = value
 
     @property
     def arrays(self) -> Any:
         """The batches that were moved to the CPU, joined, as NumPy arrays, or as `Ragged` with `ragged`."""
-        return self._change(self._arrays_seen)
+        with self._lock:
+            if self._is_ragged and self._arrays is not None:
+                arrays = self._arrays
+                self._arrays = (arrays if isinstance(arrays, RaggedParts) else RaggedParts(arrays)).joined()
+            else:
+                self._arrays = self._joined(self._arrays)
+            return self._arrays
 
     @arrays.setter
     def arrays(self, value: Any) -> None:
-        self._change(lambda held: ((held[0], value), None))
+        self._arrays = value
 
     def add(self, tensors: Any) -> None:
         """Add a batch: a tensor, or lists, tuples and mappings of tensors, of the structure of the first.
@@ -159,92 +158,85 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
             ValueError: with `ragged`, when dimensions do not match those before.
             MemoryError, RuntimeError: when there is no memory for it.
         """
-        batch = nested_numpify(tensors) if self.ragged and self.do_nested_concat else tensors
-        self._change(lambda held: (self._added(held, batch), None))
-
-    def _added(self, held: _Held, batch: Any) -> _Held:
-        tensors, arrays = held
-        if not self.do_nested_concat:
-            return [*(tensors or ()), batch], arrays
-        if self.ragged:
-            return tensors, self._with_ragged_batch(arrays, batch)
-        return self._with_batch(tensors, batch), arrays
+        with self._lock:
+            if not self.do_nested_concat:
+                self._tensors = [] if self._tensors is None else self._tensors
+                self._tensors.append(tensors)
+            elif self.ragged:
+                self._arrays = self._with_rows(self._arrays, nested_numpify(tensors))
+            else:
+                self._tensors = self._with_batch(self._tensors, tensors)
 
     def to_cpu_and_numpy(self) -> None:
         """Move the batches added so far to the CPU, as NumPy arrays."""
-        self._change(self._moved)
+        with self._lock:
+            if self._tensors is None:
+                return
+            arrays = nested_numpify(self._joined(self._tensors))
+            if self.do_nested_concat:
+                self._arrays = (self._with_rows if self.ragged else self._with_batch)(self._arrays, arrays)
+            elif self._arrays is None:
+                self._arrays = arrays
+            else:
+                self._arrays.extend(arrays)
+            self._tensors = None
 
     def get_arrays(self) -> Any:
         """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
-        return self._change(lambda held: self._arrays_seen(self._moved(held)[0]))
+        with self._lock:
+            self.to_cpu_and_numpy()
+            return self.arrays
 
-    def _moved(self, held: _Held) -> tuple[_Held, None]:
-        tensors, before = held
-        if tensors is None:
-            return held, None
-        arrays = nested_numpify(self._as_one_batch(tensors))
-        if self.do_nested_concat:
-            return (None, (self._with_ragged_batch if self.ragged else self._with_batch)(before, arrays)), None
-        return (None, arrays if before is None else [*before, *arrays]), None
+    @property
+    def _is_ragged(self) -> bool:
+        return self.ragged and self.do_nested_concat
 
     def _with_batch(self, held: Any, batch: Any) -> Any:
         if held is None:
             return batch
-        if isinstance(held, _Several) and (more := held.with_batch(batch, self.padding_index)) is not None:
-            return more
+        if isinstance(held, _Batches) and held.append(batch, self.padding_index):
+            return held
         # The second batch, and what is not like the others, is joined at once, or refused.
-        return _Several([concat_two(self._as_one_batch(held), batch, self.padding_index)], self.padding_index)
+        return _Batches(concat_two(self._joined(held), batch, self.padding_index), self.padding_index)
 
-    def _with_ragged_batch(self, held: Any, batch: Any) -> Any:
-        if held is None and batch is None:
-            return None
-        rows = held if held is None or isinstance(held, RaggedParts) else RaggedParts.of(held)
-        if rows is None:
-            return RaggedParts.of(batch)
-        if (more := rows.with_batch(batch)) is not None:
-            return more
-        concat_two(rows.without_rows(), batch, self.padding_index)
-        raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
+    def _with_rows(self, held: Any, batch: Any) -> Any:
+        if batch is None:
+            return held
+        if held is None:
+            return RaggedParts(batch)
+        rows = held if isinstance(held, RaggedParts) else RaggedParts(held)
+        if not rows.append(batch):
+            concat_two(rows.without_rows(), batch, self.padding_index)
+            raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
+        return rows
 
-    def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
-        tensors, arrays = held
-        if self.ragged and self.do_nested_concat and arrays is not None:
-            joined = (arrays if isinstance(arrays, RaggedParts) else RaggedParts.of(arrays)).as_one_batch()
-        else:
-            joined = self._as_one_batch(arrays)
-        return (tensors, joined), joined
-
-    def _tensors_seen(self, held: _Held) -> tuple[_Held, Any]:
-        joined = self._as_one_batch(held[0])
-        return (joined, held[1]), joined
-
-    def _as_one_batch(self, held: Any) -> Any:
+    def _joined(self, held: Any) -> Any:
         """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
-        joined = held.as_one_batch() if isinstance(held, _Several | RaggedParts) else held
-        if not any(type(leaf) is Ragged for leaf in leaves_of(joined)):
-            return joined
-        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, joined)
+        if type(held) is _Batches:
+            return held.joined()
+        batch = held.joined() if type(held) is RaggedParts else held
+        if not any(type(leaf) is Ragged for leaf in leaves_of(batch)):
+            return batch
+        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, batch)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of the reference, and `ragged`."""
-
-        def seen(held: _Held) -> tuple[_Held, dict[str, Any]]:
-            held, tensors = self._tensors_seen(held)
-            held, arrays = self._arrays_seen(held)
-            return held, {"tensors": tensors, "arrays": arrays}
-
-        own = {name: value for name, value in vars(self).items() if name not in ("_held", "_lock")}
-        return own | self._change(seen)
+        own = {name: value for name, value in vars(self).items() if name not in ("_tensors", "_arrays", "_lock")}
+        with self._lock:
+            return own | {"tensors": self.tensors, "arrays": self.arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._held = (None, None)
+        self._lock = threading.RLock()  # copies have their own
         for name, value in state.items():
             setattr(self, name, value)
 
 
 def _rows_in(held: Any) -> int:
-    batches = held.parts if isinstance(held, _Several | RaggedParts) else held if isinstance(held, list) else [held]
-    firsts: list[Any] = [next(leaves_of(batch), None) for batch in batches]
+    firsts: list[Any] = [next(leaves_of(batch), None) for batch in (held if isinstance(held, list) else [held])]
+    if isinstance(held, RaggedParts):
+        firsts = [next(leaves_of(batch), None) for batch in held.parts]
+    elif isinstance(held, _Batches):
+        firsts = next(iter(held.columns), [])
     return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
 
 

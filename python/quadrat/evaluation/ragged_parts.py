@@ -48,37 +48,42 @@ class _Part(NamedTuple):
         return cls(values.reshape(-1, *values.shape[2:]), np.full(len(values), values.shape[1], np.int64))
 
 
-class RaggedParts(NamedTuple):
-    """Batches one after the other. `with_batch` returns these and one more."""
+class RaggedParts:
+    """Batches one after the other.
 
-    model: Any  # a batch, with a number in place of each array
-    leaves: list[_Leaf]
-    parts: list[list[_Part]]  # of each batch, of each leaf
+    Attributes:
+        model: a batch, with a number in place of each array.
+        leaves: what the arrays in each place have in common.
+        parts: of each batch, of each leaf.
+    """
 
-    @classmethod
-    def of(cls, batch: Any) -> RaggedParts:
+    def __init__(self, batch: Any) -> None:
         """A batch, in which a `Ragged` may stand for an array. Raises TypeError when it holds something else."""
-        leaves, parts = [], []
+        self.leaves: list[_Leaf] = []
+        parts: list[_Part] = []
         for part in leaves_of(batch):
             if isinstance(part, Ragged):
                 values = part.values[part.facts.first : part.facts.last]
-                leaves.append(_Leaf(values.shape[1:], values.dtype, part.max_length))
+                self.leaves.append(_Leaf(values.shape[1:], values.dtype, part.max_length))
                 parts.append(_Part(values.copy(), part.lengths))
             elif type(part) is np.ndarray and not part.dtype.hasobject:
-                leaves.append(_Leaf(part.shape[2:], part.dtype, part.shape[1] if part.ndim > 1 else None))
+                self.leaves.append(_Leaf(part.shape[2:], part.dtype, part.shape[1] if part.ndim > 1 else None))
                 parts.append(_Part.of(part, part.dtype))
             else:
                 raise TypeError(f"a batch must consist of arrays; this is {type(part).__name__}")
-        return cls(tree_map(lambda _: 0, batch), leaves, [parts])
+        self.model: Any = tree_map(lambda _: 0, batch)
+        self.parts = [parts]
 
-    def with_batch(self, batch: Any) -> RaggedParts | None:
-        """These and one more; None where dimensions, types or keys differ from those before."""
+    def append(self, batch: Any) -> bool:
+        """Add a copy of a batch; False where dimensions, types or keys differ from those before."""
         arrays = leaves_like(self.model, batch)
         leaves = None if arrays is None else list(map(_Leaf.with_array, self.leaves, arrays))
         if arrays is None or leaves is None or None in leaves:
-            return None
-        added = [_Part.of(array, leaf.dtype) for array, leaf in zip(arrays, leaves, strict=True) if leaf is not None]
-        return RaggedParts(self.model, leaves, [*self.parts, added])  # type: ignore[arg-type]
+            return False
+        known = [leaf for leaf in leaves if leaf is not None]
+        self.parts.append([_Part.of(array, leaf.dtype) for array, leaf in zip(arrays, known, strict=True)])
+        self.leaves = known
+        return True
 
     def without_rows(self) -> Any:
         """These without a row."""
@@ -86,13 +91,13 @@ class RaggedParts(NamedTuple):
         models = iter([np.empty(shape, leaf.dtype) for shape, leaf in zip(shapes, self.leaves, strict=True)])
         return tree_map(lambda _: next(models), self.model)
 
-    def as_one_batch(self) -> Any:
+    def joined(self) -> Any:
         """All batches as one: each row is as wide as its array was."""
 
-        def joined(leaf: _Leaf, parts: tuple[_Part, ...]) -> Any:
+        def joined_leaf(leaf: _Leaf, parts: tuple[_Part, ...]) -> Any:
             values = np.concatenate([part.values for part in parts], dtype=leaf.dtype, casting="unsafe")
             lengths = [part.lengths for part in parts if part.lengths is not None]
             return Ragged(values, bounds_of(np.concatenate(lengths))) if lengths else values
 
-        found = iter(list(map(joined, self.leaves, zip(*self.parts, strict=True))))
+        found = iter(list(map(joined_leaf, self.leaves, zip(*self.parts, strict=True))))
         return tree_map(lambda _: next(found), self.model)

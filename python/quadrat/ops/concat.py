@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from quadrat.support.tensors import is_tensor, recording
 
 Batch = TypeVar("Batch")
 _FEW = 3  # so many are joined one after the other
+_AT_ONCE = 1 << 20  # bytes, which are let go of together
 _PLAIN = {list, tuple, dict}
 
 
@@ -52,9 +54,11 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
         raise ValueError("there is no batch to concatenate")
     if len(batches) > _FEW and not _types_of(batches[0]) <= _PLAIN:  # other types may not be made of their parts
         batches[:2] = [concat_two(batches[0], batches[1], padding_index)]
-    alike = [likeness(batch) for batch in batches] if len(batches) > _FEW else []
-    if alike and all(joins(alike[0], other, padding_index) for other in alike):
-        return Joining(batches, padding_index).finished()  # type: ignore[no-any-return]
+    if len(batches) > _FEW:
+        rows: list[list[Any]] = [[] for _ in batches]
+        alike = [*map(likeness, batches, rows)]
+        if all(joins(alike[0], other, padding_index) for other in alike):
+            return Joining(batches[0], map(list, zip(*rows, strict=True)), padding_index).finished()  # type: ignore[no-any-return]
     return functools.reduce(functools.partial(concat_two, padding=padding_index), batches)
 
 
@@ -87,29 +91,33 @@ class Joining:
     An interrupt may come meanwhile.
     """
 
-    def __init__(self, batches: Iterable[Any], padding: Any) -> None:
-        self._batches, self._padding = list(batches), padding
-        self._left = len(self._batches)
-        leaves = list(zip(*map(leaves_of, self._batches), strict=True))
-        values = map(_empty_for, leaves)  # memory that nothing was written to takes no space yet
-        self._result = tree_map(lambda _: next(values), self._batches[0])
-        self._starts = [np.cumsum([0, *map(len, arrays)]) for arrays in leaves]
+    def __init__(self, model: Any, columns: Iterable[list[Any]], padding: Any) -> None:
+        """model: the structure of a batch. columns: in each place of it, the arrays of all batches."""
+        self._padding, self._columns = padding, list(columns)
+        self._left = len(self._columns[0])
+        results = list(map(_empty_for, self._columns))  # memory that nothing was written to takes no space yet
+        values = iter(results)
+        self._result = tree_map(lambda _: next(values), model)
+        self._starts = [[*accumulate((array.shape[0] for array in column), initial=0)] for column in self._columns]
+        alike = all(column[0].shape[1:2] == array.shape[1:2] for column in self._columns for array in column)
+        size = sum(result.nbytes for result in results) // max(self._left, 1)
+        self._at_once = max(_AT_ONCE // max(size, 1), 1) if alike else 1  # batches
 
     def finished(self) -> Any:
         """All batches as one."""
-        # The last one first: the end of the heap goes back to the system. A signal handler may do the same meanwhile.
+        # The last ones first: the end of the heap goes back to the system. A signal handler may do the same meanwhile.
         while (left := self._left) > 0:
-            number, batch = left - 1, self._batches[left - 1]
-            parts = () if batch is None else zip(leaves_of(batch), leaves_of(self._result), self._starts, strict=True)
-            for array, result, starts in parts:
-                place = result[int(starts[number]) : int(starts[number + 1])]
+            first = max(left - self._at_once, 0)
+            for column, result, starts in zip(self._columns, leaves_of(self._result), self._starts, strict=True):
+                place, array = result[starts[first] : starts[left]], column[first]
                 if array.ndim < 2 or array.shape[1] == result.shape[1]:
-                    place[...] = array
+                    (sys.modules["torch"].cat if is_tensor(array) else np.concatenate)(column[first:left], out=place)
                 else:
                     place[:, : array.shape[1]] = array
                     _fill(place[:, array.shape[1] :], self._padding)
-            self._left = number
-            self._batches[number] = None
+            self._left = first
+            for column in self._columns:
+                del column[first:]
         return self._result
 
 
@@ -167,9 +175,13 @@ def _types_of(batch: Any) -> set[type]:
     return {type(batch)}.union(*map(_types_of, batch.values() if isinstance(batch, Mapping) else batch))
 
 
-def likeness(batch: Any) -> Any:
-    """A key, equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
+def likeness(batch: Any, arrays: list[Any]) -> Any:
+    """A key, equal for batches that differ in their rows alone; None unless they are plain arrays in containers.
+
+    arrays: gets the arrays, in order.
+    """
     own = type(batch)
+    arrays.append(batch)
     if own is np.ndarray:
         # The results of NumPy lie as the first array does: others than rows after rows are left to it.
         plain = not batch.dtype.hasobject and batch.dtype.isnative and batch.flags.c_contiguous
@@ -180,8 +192,9 @@ def likeness(batch: Any) -> Any:
         return (own, batch.shape[1:], batch.dtype, batch.device) if plain and batch.shape else None
     if not isinstance(batch, (list, tuple, Mapping)):
         return None
+    arrays.pop()
     keys, parts = (tuple(batch), batch.values()) if isinstance(batch, Mapping) else (None, batch)
-    alike = tuple(map(likeness, parts))
+    alike = tuple([likeness(part, arrays) for part in parts])
     return None if None in alike else (own, keys, alike)
 
 
