@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from quadrat.ops.tokens import layout_of, put, take
 from support import kept_tokens
 
-pytest.importorskip("quadrat.ops.library", reason="needs torch 2.4", exc_type=ImportError)
 MASK = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
 
 
@@ -22,24 +21,6 @@ def floats(*shape: int) -> Any:
 @given(data=st.data())
 def test_as_the_oracles(check: Any, data: Any) -> None:
     check(data, "cpu")
-
-
-def test_compiles_whole() -> None:
-    def model(hidden: Any, mask: Any) -> Any:
-        indices, cu_seqlens, lengths, longest = layout_of(mask)
-        return (
-            put(take(hidden.sin(), indices, 2).square(), indices, tuple(mask.shape)),
-            cu_seqlens,
-            lengths,
-            torch.as_tensor(longest),
-        )
-
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    for mask in (MASK, torch.ones(3, 4, dtype=torch.int64), torch.zeros(3, 4, dtype=torch.int64)):
-        hidden = floats(3, 4, 2)
-        got, expected = compiled(hidden, mask), model(hidden, mask)
-        kept_tokens.assert_same(got, expected)
-        assert torch.equal(*(torch.autograd.grad(out[0].sum(), hidden)[0] for out in (got, expected)))
 
 
 @pytest.mark.parametrize(
