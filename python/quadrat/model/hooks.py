@@ -177,6 +177,8 @@ class Hooks:
                 way = self._proven(module, arguments, mask, shared)
             decision = self.decisions[form] = Decision(way, longest, width)
         way = decision.way
+        if way is not None and way.places and not takes_rows(module.config._attn_implementation):
+            set_names(module)  # again, after somebody chose another implementation for a while
         if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
