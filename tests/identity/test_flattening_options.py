@@ -111,6 +111,7 @@ GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]
             ["'token_type_ids'", "row 1", "length 2", "has 3"],
         ),
         (ValueError, {"scalar_labels": True}, {}, ["scalar_labels", "'labels'", "row 0", "one number per row"]),
+        (ValueError, {"scalar_labels": True}, {"labels": [1]}, ["row 0 holds [1, 2, 3]: leave scalar_labels out"]),
         (ValueError, {"pad_to_multiple_of": 8, "return_tensors": "wrong"}, {}, ["return_tensors", "'wrong'"]),
     ],
 )

@@ -2,10 +2,12 @@
 
 import re
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ from quadrat.input.rows import rows_of
 from quadrat.installed.behaviour import flattening_takes_arrays
 from support import samples
 from support.columns import FORMS, columns, features_of
-from support.compare import assert_identical, assert_same_batch, both, outcome
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, outcome
 from support.strategies import OTHER_ROWS, ROW_FORMS, WRAPPERS, make_tokenizer
 
 OPTIONS = st.fixed_dictionaries(
@@ -149,6 +151,15 @@ def test_bare_rows(name, framework, make):
     rows = [list(range(7, 7 + n)) for n in (6, 6, 6)]
     given_as = make(rows) if make is not FORMS["nested"] else make(None, {"rows": rows})["rows"]
     assert_identical(*samples.pair(name, return_tensors=framework), rows, given=given_as)
+
+
+@pytest.mark.parametrize("name", ["DefaultDataCollator", "DataCollatorWithFlattening"])
+@pytest.mark.parametrize("form", [None, "torch", "numpy"])
+def test_a_data_set_is_its_rows_where_the_reference_takes_one(name, form, caplog):
+    dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6], [7, 8]]}).with_format(form)
+    expected = outcome(samples.make(transformers, name), dataset)
+    assert_same_outcome(expected, outcome(samples.make(quadrat, name), dataset))
+    assert not caplog.records
 
 
 def test_a_ragged_is_input_ids_to_the_others():

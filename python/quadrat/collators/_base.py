@@ -27,6 +27,7 @@ class Collator(Remembering):
     # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
+    _reads_items: ClassVar[bool] = False  # the reference reads features by their number, so that a data set will do
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     pad_values: Any = None  # where it is not a field
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
@@ -53,6 +54,8 @@ class Collator(Remembering):
         return False
 
     def _normalise(self, features: Any) -> Any:
+        if self._reads_items and not isinstance(features, (list, tuple)) and hasattr(features, "__getitems__"):
+            features = features.__getitems__(list(range(len(features))))
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:

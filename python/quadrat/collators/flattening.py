@@ -16,7 +16,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.installed.imitated import Row, code_of
 from quadrat.ops.flatten import Names, outputs
-from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.diagnosis.values import Role, dimensions, shown
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
@@ -120,6 +120,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         "DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined"
     )
     _joins_rows: ClassVar[bool] = True
+    _reads_items: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given = vars(self).copy()
@@ -235,14 +236,19 @@ def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], fe
     name = next((one for one in ("label", "labels") if one in names), None)
     if name is None:
         return batch
+    values, labels = [], None
     try:
-        column = [{"label": value} for value in values_of(features, name)]
-        labels = default_data_collator(column, framework).get("labels")
+        values = values_of(features, name)
+        labels = default_data_collator([{"label": value} for value in values], framework).get("labels")
     except Exception as error:
-        raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
+        if not any(map(dimensions, values)):
+            raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
     if labels is None or labels.ndim != 1:
-        said = f"column '{name}' must hold one number per row; row 0 holds {column[0]['label']!r:.60}"
-        raise ValueError(f"scalar_labels: {said}")
+        row = next((row for row, value in enumerate(values) if dimensions(value)), 0)
+        raise ValueError(
+            f"scalar_labels: column '{name}' must hold one number per row; row {row} holds {shown(values[row])}: leave "
+            "scalar_labels out if it holds a label for each token"
+        )
     return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 
 
