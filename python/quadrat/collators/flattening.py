@@ -21,6 +21,8 @@ from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
     FallBack,
+    Why,
+    fall_back,
     or_fall_back,
     raise_clearer,
     raise_saying,
@@ -140,23 +142,13 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return other._collate(features, other.return_tensors)  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        """The reference; in place of an older one, for lists instead of arrays, and for positions from the start on."""
         call = super().__call__
-        return lambda rows: call(rows, framework, self.separator_id)
-
-    def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        if self._is_own():
-            return lambda rows: self._with_tokens(rows, framework)
-        return self._like_the_newest(features, framework)
-
-    def _like_the_newest(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        return self._of_lists(framework) if self._differs(features) else self._reference(framework)
-
-    def _of_lists(self, framework: Any) -> Callable[[Any], Any]:
-        """The reference, for lists in place of arrays, and for positions that begin where the newest has them begin."""
-        reference = self._reference(framework)
 
         def flatten(features: Any) -> Any:
-            batch = reference([_Listed(one) for one in features])
+            if not self._differs(features):
+                return call(features, framework, self.separator_id)
+            batch = call([_Listed(one) for one in features], framework, self.separator_id)
             if "position_ids" in batch and not flattening_takes_a_start():
                 batch["position_ids"] += self.position_ids_start
             return batch
@@ -213,6 +205,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
+    def _own_batch(self, features: Any, framework: Any, why: Why) -> Any:
+        return fall_back(self, lambda rows: self._with_tokens(rows, framework), features, why)
+
     def _with_tokens(self, features: Any, framework: Any) -> Any:
         """The batch of the rows with tokens, where the reference drops others. Raises its error, or another."""
         rows = [one for one in features if len(one[MAIN])] if flattening_drops_empty_rows() else features
@@ -220,10 +215,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             return self._plan(rows, framework)
         except FallBack as reason:
             try:
-                self._like_the_newest(rows, framework)(rows)
+                self._reference(framework)(rows)
             except Exception as error:
                 raise_saying(error, said(*reason.args))
-            refuse(self._flattening(rows[0], framework), rows, reason.args)
+            refuse(self, self._flattening(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:
         if self._is_own():

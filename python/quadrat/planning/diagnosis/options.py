@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers.utils import TensorType
 
-from quadrat.planning.diagnosis.values import Column, dimensions, kind_of, length_of, shown
+from quadrat.planning.diagnosis.values import IN_BFLOAT16, Column, dimensions, kind_of, length_of, shown
 
 _FRAMEWORKS = [one.value for one in TensorType]  # that the installed transformers knows
 _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
@@ -64,6 +64,14 @@ def unknown(collator: Any) -> Iterator[str]:
 def unknown_framework(return_tensors: Any) -> str:
     """The text about a value of `return_tensors`."""
     return f"return_tensors is {shown(return_tensors)}; it must be 'pt' or 'np'"
+
+
+def not_in_numpy(collator: Any, columns: Iterable[Column]) -> Iterator[str]:
+    """Numbers that NumPy does not have, where it is to make the batch."""
+    for column in columns if getattr(collator, "return_tensors", None) == "np" else ():
+        for row, value in enumerate(column.values):
+            if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+                yield f"{column.place(row)} {IN_BFLOAT16}, or use return_tensors='pt'"
 
 
 def pads(collator: Any) -> bool:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import numbers
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -11,17 +11,7 @@ from quadrat.input.rows import MAIN
 from quadrat.installed.imitated import row_of
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
-from quadrat.planning.diagnosis.values import (
-    IN_BFLOAT16,
-    Column,
-    Role,
-    broken,
-    dimensions,
-    doubtful,
-    kind_of,
-    length_of,
-    shown,
-)
+from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
 from quadrat.support.tensors import is_tensor
 
 _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -106,7 +96,7 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
     for column in columns:
         if column not in targets or any(value is not None for value in column.values):
             yield from broken(column)
-    yield from _not_in_numpy(collator, (column for column in columns if column.role not in _PADDED))
+    yield from options.not_in_numpy(collator, (column for column in columns if column.role not in _PADDED))
     for column in targets:
         yield from _targets(collator, column)
     yield from _not_one_per_token(columns, tokens)
@@ -149,14 +139,6 @@ def _mixed(column: Column, like: Column) -> Iterator[str]:
                 f"{column.place(row)} is {kind_of(value)} where {of} is {kind_of(first)}; give lists in every row, for "
                 "example value.tolist()"
             )
-
-
-def _not_in_numpy(collator: Any, columns: Iterable[Column]) -> Iterator[str]:
-    """Numbers that NumPy does not have, where it is to make the batch."""
-    for column in columns if getattr(collator, "return_tensors", None) == "np" else ():
-        for row, value in enumerate(column.values):
-            if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-                yield f"{column.place(row)} {IN_BFLOAT16}, or use return_tensors='pt'"
 
 
 def _form(value: Any) -> type:
@@ -203,7 +185,7 @@ def _stacked(collator: Any, features: Sequence[Any]) -> Iterator[str]:
         if name == label or not isinstance(values[0], (str, type(None)))
     ]
     columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
-    yield from _not_in_numpy(collator, columns)
+    yield from options.not_in_numpy(collator, columns)
     for column in columns:
         yield from broken(column)
         yield from _uneven(column, _to_stack(collator, column, rows))
