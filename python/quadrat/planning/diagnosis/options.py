@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers.utils import TensorType
 
-from quadrat.planning.diagnosis.values import IN_BFLOAT16, Column, dimensions, kind_of, length_of, shown
+from quadrat.planning.diagnosis.values import Column, dimensions, kind_of, length_of, shown
 
 _FRAMEWORKS = [one.value for one in TensorType]  # that the installed transformers knows
 _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
@@ -71,7 +71,10 @@ def not_in_numpy(collator: Any, columns: Iterable[Column]) -> Iterator[str]:
     for column in columns if getattr(collator, "return_tensors", None) == "np" else ():
         for row, value in enumerate(column.values):
             if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-                yield f"{column.place(row)} {IN_BFLOAT16}, or use return_tensors='pt'"
+                yield (
+                    f"{column.place(row)} holds bfloat16 numbers, which NumPy does not have; give row.float(), or use "
+                    "return_tensors='pt'"
+                )
 
 
 def pads(collator: Any) -> bool:

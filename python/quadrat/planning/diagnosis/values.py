@@ -46,7 +46,6 @@ _TEXT = {
     Role.TOKENS: "tokenize it: tokenizer(text)['input_ids']",
     Role.TARGETS: "tokenize it: tokenizer(text_target=text)['input_ids']",
 }
-IN_BFLOAT16 = "holds bfloat16 numbers, which NumPy does not have; give row.float()"
 _GIVE = "give every row a value, or remove the column"
 _WORD = dict.fromkeys(_TEXT, "give token ids: tokenizer.convert_tokens_to_ids(row)")
 _LABELS = (Role.TOKEN_LABELS, Role.FLAT, Role.LABEL)
