@@ -361,10 +361,12 @@ def test_of_tensors():
         "empty": torch.empty(2, 0),
         "length": 3,
     }
-    batch = quadrat.deferred.DeferredBatch(tensors)
-    assert_becomes(batch, tensors)
-    assert_same_batch(tensors, sent(batch).to("cpu"))
-    assert type(send_to_device(batch, "cpu")) is dict
+    for first, value in tensors.items():
+        ordered = {first: value, **tensors}
+        batch = quadrat.deferred.DeferredBatch(ordered)
+        assert_becomes(batch, ordered)
+        assert_same_batch(ordered, sent(batch).to("cpu"))
+        assert type(send_to_device(batch, "cpu")) is dict
 
 
 def test_other_devices_get_the_tensors():

@@ -138,6 +138,16 @@ def test_numbers_that_are_only_moved(*, lengths, trailing, dtype, side, strided)
         assert frozen(gaps) == frozen(torch.ones(gaps.shape).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, "bfloat16"])
+@pytest.mark.parametrize("rows", [[[1.5], [2.0]], [np.array([1.5]), np.array([2.0])], [torch.ones(1), torch.ones(1)]])
+def test_bfloat16_makes_tensors(rows, dtype):
+    expected = torch.tensor([[row[0]] for row in rows], dtype=torch.bfloat16)
+    for made in (quadrat.pad(rows, dtype=dtype), quadrat.Ragged.from_rows(rows, dtype=dtype).to_padded()):
+        assert torch.equal(made, expected)
+        assert made.dtype == torch.bfloat16
+    assert torch.equal(quadrat.attention_mask(rows, dtype=dtype), torch.ones_like(expected))
+
+
 def test_bfloat16_of_numpy():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which has the dtype, is not installed")
     padded = quadrat.pad([np.array([1.5, 2], ml_dtypes.bfloat16), np.array([3], ml_dtypes.bfloat16)], padding_value=-1)
@@ -174,7 +184,7 @@ def test_files_mapped_into_memory(tmp_path):
         (TypeError, [np.ma.array([1])], {}, r"row 0 is the MaskedArray.*; give np.asarray\(row\)"),
         (TypeError, [[1], [1, 2, None]], {}, "row 1, position 2"),
         (TypeError, [[1], [2]], {"dtype": "bool"}, "row 0"),
-        (TypeError, [[1]], {"dtype": torch.bfloat16}, "NumPy has no dtype bfloat16"),
+        (TypeError, [[1]], {"dtype": torch.bfloat16, "return_tensors": "np"}, "NumPy has no dtype bfloat16"),
         (TypeError, [torch.ones(1), torch.nn.Parameter(torch.ones(1))], {}, r"row 1 is the Parameter.*row.detach\(\)"),
         (TypeError, [torch.ones(1).bfloat16().requires_grad_()], {}, r"row 0 is the Tensor of.*give row.detach\(\)"),
         (TypeError, [torch.ones(1).bfloat16()], {"dtype": torch.int32}, "row 0 holds numbers whose dtype"),

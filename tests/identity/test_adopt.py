@@ -11,6 +11,7 @@ import transformers
 import quadrat
 from support.compare import assert_identical, assert_same_batch, generator_states, outcome
 from support.samples import CLASSES, TWINS, batch, make, tokenizer
+from support.strategies import make_tokenizer
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
@@ -89,6 +90,7 @@ class Mine(transformers.DataCollatorWithPadding):
         (transformers.DataCollatorWithPadding, "takes an instance: use the class quadrat.DataCollatorWithPadding"),
         (len, "not a collator that from_transformers knows: .*DataCollatorWithPadding"),
         (None, "None is not a collator"),
+        (make_tokenizer(), r"^a \w+ is not a collator"),
         (lambda features: features, "not a collator"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import quadrat
 from support import samples
 from support.compare import assert_same_batch
+from support.masking import make_masking_tokenizer
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
@@ -30,12 +31,9 @@ def test_equal_when_their_fields_are(name):
 rows = st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=4)
 
 
-@given(
-    rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]), st.booleans()
-)
-def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, own_way):
-    cls = PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast
-    tokenizer = make_tokenizer(padding_side=side, cls=cls)
+@given(rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]))
+def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework):
+    tokenizer = make_tokenizer(padding_side=side)
     features = [{"input_ids": [7, *row], "words": row, "aligned": [1, *row]} for row in words]
     collator = quadrat.DataCollatorWithPadding(
         tokenizer, pad_to_multiple_of=multiple, return_tensors=framework, pad_values={"words": -100, "aligned": 3}
@@ -68,11 +66,10 @@ def test_pad_values_follow_the_kind_of_the_column():
     assert batch["c"].tolist() == [[1, 2], [3, 9]]
 
 
-@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
-def test_pad_values_are_numbers_of_numpy_too(cls):
+def test_pad_values_are_numbers_of_numpy_too():
     features = [{"input_ids": [1, 2], "a": [1], "b": [True, True]}, {"input_ids": [1], "a": [1, 2], "b": [False]}]
     values = {"a": np.int64(3), "b": np.bool_(True)}
-    padded = quadrat.DataCollatorWithPadding(make_tokenizer(cls=cls), pad_values=values)(features)
+    padded = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=values)(features)
     assert padded["a"].tolist() == [[1, 3], [1, 2]]
     assert padded["b"].tolist() == [[True, True], [False, True]]
     values = {"b": np.float32(0.5)}
@@ -81,24 +78,22 @@ def test_pad_values_are_numbers_of_numpy_too(cls):
     assert joined(rows)["b"].tolist() == [[1.0, 2.0, 3.0, 0.5]]
 
 
-@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
 @pytest.mark.parametrize(("name", "width"), [(NAMES[0], 2), (NAMES[1], 2), (NAMES[2], 4)])
-def test_columns_of_a_decoder(name, width, cls):
+def test_columns_of_a_decoder(name, width):
     """Where a model compares them with labels they are as wide, and elsewhere as their longest row."""
-    tokenizer = make_tokenizer(cls=cls)
+    tokenizer = make_tokenizer()
     options = {"padding": "max_length", "max_length": 4, "pad_values": {"decoder_mask": 0}}
     collator = getattr(quadrat, name)(tokenizer, **options)
     features = [{"input_ids": [1, 2, 3], "decoder_mask": [1] * n, "labels": [1, 2, 3]} for n in (2, 1)]
     assert collator(features)["decoder_mask"].shape == (2, width)
 
 
-@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
-def test_a_model_makes_the_ids_of_its_decoder(cls):
+def test_a_model_makes_the_ids_of_its_decoder():
     class Model:
         def prepare_decoder_input_ids_from_labels(self, labels):
             return labels + 1000
 
-    collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(cls=cls), Model(), pad_values={"decoder_input_ids": 0})
+    collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(), Model(), pad_values={"decoder_input_ids": 0})
     batch = collator([{"input_ids": [1, 2], "labels": [3, 4], "decoder_input_ids": [7]}])
     assert batch["decoder_input_ids"].tolist() == [[1003, 1004]]
 
@@ -112,38 +107,84 @@ def test_a_model_makes_the_ids_of_its_decoder(cls):
         ({"text": 0}, ValueError, ["text"]),
         ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
         ({"attention_mask": 0}, ValueError, ["attention_mask"]),
-        ({"words": 0, "wrods": 0}, ValueError, ["no feature has a column 'wrods'", "['input_ids', 'words']"]),
+        ({"words": 0, "wrods": 0}, KeyError, ["column 'wrods' is missing in row 0", "['input_ids', 'words']"]),
         ([("words", 0)], TypeError, ["pad_values", "map"]),
     ],
 )
-@pytest.mark.parametrize("own_way", [False, True])
-def test_pad_values_errors(pad_values, error, said, own_way):
-    tokenizer = make_tokenizer(cls=PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast)
+def test_pad_values_errors(pad_values, error, said):
     features = [{"input_ids": [1, 2], "words": [1, 2]}, {"input_ids": [1], "words": [1]}]
     if "text" in pad_values:
         features = [{"input_ids": [1, 2], "text": "a"}, {"input_ids": [1], "text": "b"}]
-    collator = quadrat.DataCollatorWithPadding(tokenizer, pad_values=pad_values)
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=pad_values)
     with pytest.raises(error) as caught:
         collator(features)
     assert all(words in str(caught.value) for words in said), caught.value
 
 
-@pytest.mark.parametrize("own_way", [False, True])
-def test_columns_of_pad_values_that_some_batches_lack(own_way):
-    """Labels, and what a later row has: no error of quadrat's own."""
-    tokenizer = make_tokenizer(cls=PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast)
-    collator = quadrat.DataCollatorWithPadding(tokenizer, pad_values={"labels": -100, "words": 0})
-    batch = collator([{"input_ids": [1]}, {"input_ids": [1], "words": [1]}])
-    assert {"input_ids", "attention_mask"} <= set(batch)
-    assert not {"labels", "words"} & set(batch)
+ROW = {"input_ids": [5, 6]}
+MAKERS = {
+    "flattening": quadrat.DataCollatorWithFlattening,
+    "language": lambda **options: quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, **options),
+    "masked": lambda **options: quadrat.DataCollatorForLanguageModeling(
+        make_masking_tokenizer(), rng="philox", **options
+    ),
+    **{name: lambda name=name, **options: getattr(quadrat, name)(make_tokenizer(), **options) for name in NAMES},
+    "joined tokens": lambda **options: quadrat.DataCollatorForTokenClassification(
+        make_tokenizer(), padding_free=True, **options
+    ),
+    "joined ids": lambda **options: quadrat.DataCollatorForLanguageModeling(
+        make_tokenizer(), mlm=False, padding_free=True, **options
+    ),
+}
 
 
-@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
+@given(st.sampled_from([*MAKERS]), st.lists(st.booleans(), min_size=1, max_size=6), st.booleans(), st.data())
+def test_rows_that_lack_a_column_of_pad_values(name, has, known, data):
+    """One error, whichever row lacks it: it is never left out without a word. Labels may be absent from all rows."""
+    column = data.draw(st.sampled_from(["words", "label_ids"]))
+    axes = {"pad_axes": {column: -1}} if data.draw(st.booleans()) and "joined" not in name and name in NAMES else {}
+    collator = MAKERS[name](pad_values={column: -1}, **axes)
+    with_labels = name == "DataCollatorForTokenClassification"
+    row = {**ROW, **({"labels": [1, 2]} if with_labels else {})}
+    if known:
+        assert collator([{**row, column: [1, 2]}] * len(has))[column].shape[-1] >= 2
+    rows = [{**row, column: [1, 2]} if one else row for one in has]
+    for _ in range(2):
+        if all(has) or (column == "label_ids" and not any(has)):
+            assert (column in collator(rows)) == all(has)
+        else:
+            with pytest.raises(KeyError, match=f"'{column}' is missing in row {has.index(False)}"):
+                collator(rows)
+
+
+OWN_OPTIONS = [{"pad_values": {"words": 0}}, {"join_columns": ("words",)}, {"dtypes": {"words": "int32"}}]
+
+
+@pytest.mark.parametrize("options", OWN_OPTIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_batches_with_options_of_quadrats_never_fall_back(name, options):
+    rows = [{**ROW, "labels": [1, 2], "words": [1, 2]}] * 2
+    collator = getattr(quadrat, name)(make_tokenizer(cls=PadsInItsOwnWay), **options)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"own way: the batch cannot fall back to transformers.*; do not"):
+            collator(rows)
+    collator = getattr(quadrat, name)(make_tokenizer(), **options)
+    assert "words" in collator(rows)
+    with pytest.raises(ValueError, match="'input_ids' is not made of lists of ints"):
+        collator([{**one, "input_ids": ["a", "b"]} for one in rows])
+
+
+def test_labels_without_padding_never_fall_back():
+    tokenizer = make_tokenizer(cls=PadsInItsOwnWay)
+    with pytest.raises(ValueError, match="own way: the batch cannot fall back"):
+        quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=False, mask_padding="length")([ROW])
+
+
 @pytest.mark.parametrize(("name", "labels"), [(NAMES[1], [[1, 2], [3]]), (NAMES[2], [[1, 2, 3], [1]])])
-def test_pad_values_beside_labels(name, labels, cls):
+def test_pad_values_beside_labels(name, labels):
     words, ids = [[0, 1], [0]], [[1, 2], [1]]
     features = [{"words": words[i], "labels": labels[i], "input_ids": ids[i]} for i in range(2)]
-    batch = getattr(quadrat, name)(make_tokenizer(cls=cls), pad_values={"words": -1})(features)
+    batch = getattr(quadrat, name)(make_tokenizer(), pad_values={"words": -1})(features)
     assert batch["words"].tolist() == [[0, 1], [0, -1]]
     assert batch["labels"].tolist() == quadrat.pad(labels, padding_value=-100).tolist()
     assert list(batch)[:2] == ["words", "input_ids"]
@@ -212,6 +253,6 @@ def test_what_a_collator_does_goes_by_its_class():
         with pytest.raises(ValueError, match="'labels' is ragged and not padded here") as raised:
             cls(make_tokenizer())(features)
         said.append(str(raised.value))
-        padded = cls(make_tokenizer(cls=PadsInItsOwnWay), pad_values={"labels": -100})(features)
+        padded = cls(make_tokenizer(), pad_values={"labels": -100})(features)
         assert padded["labels"].tolist() == [[1, -100], [1, 1]]
     assert said[0] == said[1]

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import re
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from datasets import Dataset
 
 import quadrat
 from quadrat.installed import imitated
+from quadrat.planning.compared import compared
 from quadrat.support.differences import first_difference
 from support import samples
 from support.compare import assert_same_batch, assert_same_outcome, outcome
@@ -118,6 +120,35 @@ def test_threads_that_compare():
             assert_same_batch(expected, collator(samples.batch("DataCollatorWithPadding")))
 
     together(*[collate] * 4)
+
+
+def test_no_thread_waits_for_code_of_the_users():
+    """Another thread collates, and logs what is shown, before the code that is compared goes on."""
+    collator, rows = samples.make(quadrat, "DataCollatorWithPadding"), samples.batch("DataCollatorWithPadding")
+    log, shown, batches = logging.getLogger("transformers.of.users"), [], []
+    handler = logging.Handler()
+    handler.emit = lambda record: shown.append(record.getMessage())
+
+    def elsewhere():
+        batches.append(samples.make(quadrat, "DataCollatorForSeq2Seq")(samples.batch("DataCollatorForSeq2Seq")))
+        log.warning("of another thread")
+
+    def ours(features):
+        log.warning("of quadrat")
+        thread = threading.Thread(target=elsewhere, daemon=True)
+        thread.start()
+        thread.join(60)
+        assert batches
+        return samples.make(transformers, "DataCollatorWithPadding")(features)
+
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        batch = compared(collator, rows, ours, samples.make(transformers, "DataCollatorWithPadding"))
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
+    assert_same_batch(samples.make(transformers, "DataCollatorWithPadding")(rows), batch)
+    assert (len(batches), shown) == (1, ["of another thread"])
+    assert imitated.DIFFERENCES == {}
 
 
 def test_errors_are_the_references():

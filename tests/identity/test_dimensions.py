@@ -119,7 +119,7 @@ def test_pad_values(lengths, side, framework, data):
     trailing = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     longer = data.draw(st.integers(0, 1))
     boxes = [np.ones((length + longer, *trailing), np.float32) * length for length in lengths]
-    rows = [{"input_ids": [5] * length, "bbox": box} for length, box in zip(lengths, boxes, strict=True)]
+    rows = [{"input_ids": [5] * max(length, 1), "bbox": box} for length, box in zip(lengths, boxes, strict=True)]
     lists = data.draw(st.booleans())
     if lists:
         rows = [row | {"bbox": row["bbox"].tolist()} for row in rows]
@@ -136,7 +136,8 @@ def test_pad_values(lengths, side, framework, data):
                 expected = expected.reshape(len(rows), 0)  # empty lists do not tell more
             for row, box in zip(expected, boxes if expected.size else [], strict=expected.size > 0):
                 row[len(row) - len(box) if side == "left" else 0 :][: len(box)] = box
-            assert made.dtype == (np.int64 if not any(map(len, boxes)) else np.float32 if framework == "pt" else float)
+            unknown = lists and not any(map(len, boxes))
+            assert made.dtype == (np.int64 if unknown else np.float32 if framework == "pt" else float)
             assert made.tolist() == expected.tolist()
 
 

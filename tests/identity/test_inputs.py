@@ -2,10 +2,12 @@
 
 import re
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,6 +151,17 @@ def test_bare_rows(name, framework, make):
     rows = [list(range(7, 7 + n)) for n in (6, 6, 6)]
     given_as = make(rows) if make is not FORMS["nested"] else make(None, {"rows": rows})["rows"]
     assert_identical(*samples.pair(name, return_tensors=framework), rows, given=given_as)
+
+
+@pytest.mark.parametrize("name", ["DefaultDataCollator", "DataCollatorWithFlattening"])
+@pytest.mark.parametrize("form", [None, "torch", "numpy"])
+def test_a_data_set_is_its_rows_where_the_reference_takes_one(name, form, caplog):
+    dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6], [7, 8]]}).with_format(form)
+    batch = samples.make(quadrat, name)(dataset)
+    assert_same_batch(samples.make(quadrat, name)(list(dataset)), batch)
+    if form is None:
+        assert_same_batch(samples.make(transformers, name)(dataset), batch)
+    assert not caplog.records
 
 
 def test_a_ragged_is_input_ids_to_the_others():

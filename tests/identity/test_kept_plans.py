@@ -123,7 +123,7 @@ def test_extra_columns_are_known_until_their_values_change():
     assert not knows(collator, batch)
     assert collator(batch)["scores"][1].tolist() == [0.25, -1.0, -1.0]
     values["more"] = 0
-    with pytest.raises(ValueError, match="'more'"):
+    with pytest.raises(KeyError, match="'more' is missing in row 0"):
         collator(batch)
 
 

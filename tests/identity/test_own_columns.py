@@ -170,8 +170,36 @@ def test_16_bits_stay(dtype, data):
     assert_equal(batch["x"], torch.stack([pad(row, (0, width - len(row)), value=-1) for row in rows]))
     if dtype == torch.bfloat16:
         collator = samples.make(quadrat, "DataCollatorWithPadding", pad_values={"x": -1}, return_tensors="np")
-        with pytest.raises(ValueError, match=r"'x'.*NumPy has no"):
+        with pytest.raises(ValueError, match=r"NumPy has no .* column 'x'"):
             collator(features)
+
+
+EMPTY = [(0,), (0, 3), (2, 3, 0), (0, 2, 0)]
+
+
+@pytest.mark.parametrize("form", ["array", "tensor"])
+@pytest.mark.parametrize("dtype", DTYPES_OF_ROWS, ids=str)
+@pytest.mark.parametrize("shape", EMPTY, ids=str)
+def test_rows_without_elements(shape, dtype, form):
+    """Arrays and tensors tell their dtype, and options that do not fit it are refused, as beside elements."""
+    row = given_as(torch.empty(shape, dtype=dtype), form)
+    features = [{"input_ids": [5, 6], "x": row}] * 2
+    for name in ("DataCollatorWithPadding", "DataCollatorWithFlattening"):
+        joining = make(name, join_columns=["x"])
+        for _ in range(2):
+            assert_equal(joining(features)["x"], torch.cat([torch.empty(shape, dtype=dtype)] * 2))
+    padded = as_read(torch.empty(shape, dtype=dtype), form, [torch.float16, torch.bfloat16]).dtype
+    padded = torch.int64 if padded == torch.bool else padded
+    for axes in (None, {"x": 0}):
+        assert make("DataCollatorWithPadding", pad_values={"x": 1}, pad_axes=axes)(features)["x"].dtype == padded
+    if dtype.is_floating_point:
+        for options in ({"join_columns": ["x"]}, {"pad_values": {"x": 0}}):
+            with pytest.raises(ValueError, match="'x' holds numbers that do not convert to int64"):
+                make("DataCollatorWithPadding", dtypes={"x": "int64"}, **options)(features)
+    unfit = 0.5 if not dtype.is_floating_point else 1e39
+    if not (dtype.is_floating_point and dtype.itemsize > 2):
+        with pytest.raises(ValueError, match="'x' padded with"):
+            make("DataCollatorWithPadding", pad_values={"x": unfit})(features)
 
 
 @st.composite
@@ -228,8 +256,8 @@ def test_from_arrow_without_lists(case, read, data):
     assert not collator.__dict__.get("_quadrat_fell_back")
 
 
-def test_what_falls_back_has_the_same_columns():
-    """Rows of a class that the kernels do not know: the reference makes the rest."""
+def test_what_no_kernel_reads_is_refused():
+    """A number of a class that the kernels do not know, beside columns of these options."""
     collator = samples.make(
         quadrat, "DataCollatorForTokenClassification", join_columns=("pixels",), pad_values={"x": 1, "score": 0.5},
         pad_axes={"x": -1, "mask": "x"}, dtypes={"pixels": "float16", "other": "bfloat16", "score": "bfloat16"},
@@ -238,10 +266,11 @@ def test_what_falls_back_has_the_same_columns():
     for number, one in enumerate(features):
         one.update(x=np.ones((2, number + 1)), score=[0.25] * (number + 1), other=0.5)
         one.update({"pixels": np.ones((number, 2), np.float32)} if number else {})
-    expected = collator(features)
-    odd = [{**one, "other": np.array(0.5)} for one in features]
-    assert_same_batch(expected, collator(odd))
-    assert collator.__dict__["_quadrat_fell_back"]
+    assert {"x", "mask", "score", "pixels"} < {*collator(features)}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"columns \['other'\] of dtypes are not rows of numbers.*; give equal"):
+            collator([{**one, "other": np.array(0.5)} for one in features])
+    assert not collator.__dict__.get("_quadrat_fell_back")
 
 
 ROW = {"input_ids": [5, 6]}
@@ -251,6 +280,8 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (JOIN, [{**ROW, "x": IMAGE}, ROW, {**ROW, "x": IMAGE[:, :2]}], r"'x', row 2 .*\(2, 2\) and row 0 \(2, 3\)"),
     (JOIN, [ROW, {**ROW, "x": "text"}], "'x', row 1 is the string 'text'.*remove"),
     (JOIN, [{**ROW, "x": 5}], "'x', row 0 is one number"),
+    (JOIN, [ROW, {**ROW, "x": IMAGE}, {**ROW, "x": IMAGE.astype(int)}], "'x', row 2 holds int64 and row 1 float32"),
+    (PAD, [{**ROW, "x": [1]}, {**ROW, "x": [0.5]}, {**ROW, "x": [True]}], "'x', row 1 holds float64 and row 0 int64"),
     ({**JOIN, "dtypes": {"x": "int8"}}, [{**ROW, "x": IMAGE}], "'x'.*dtype"),
     ({"join_columns": "x"}, [ROW], "join_columns must be a tuple"),
     ({"join_columns": ("input_ids",)}, [ROW], "padded by the tokenizer"),
@@ -264,9 +295,9 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     ({"pad_values": {"x": 1e6}}, [{**ROW, "x": np.ones(1, np.float16)}], "'x' padded with 1000000.0: .*float16"),
     ({"dtypes": {"x": "bfloat17"}}, [{**ROW, "x": 1.0}], "dtypes: column 'x'"),
     ({"dtypes": {"input_ids": "int32"}}, [ROW], "padded by the tokenizer"),
-    ({"dtypes": {"x": "int8"}}, [{**ROW, "x": 1}, {**ROW, "x": 300}], "'x', row 1 holds a number that int8 does not"),
-    ({"dtypes": {"x": "uint8"}}, [{**ROW, "x": [1, -1]}], "'x', row 0 holds a number that uint8 does not"),
-    ({"dtypes": {"x": "int64"}}, [{**ROW, "x": 0.5}], "'x' holds torch.float32, which does not convert to int64"),
+    ({"dtypes": {"x": "int8"}}, [{**ROW, "x": 1}, {**ROW, "x": 300}], "'x', as int8: row 1 holds a number that"),
+    ({"dtypes": {"x": "uint8"}}, [{**ROW, "x": [1, -1]}], "'x', as uint8: row 0 holds a number that does not fit"),
+    ({"dtypes": {"x": "int64"}}, [{**ROW, "x": 0.5}], "'x' holds numbers that do not convert to int64"),
 ]  # fmt: skip
 
 
@@ -339,7 +370,11 @@ def test_budgets_hold_tokens_and_patches(grids, how, padded, data):
     assert all(patches[pack].sum() <= max(1, patches.max()) for pack in packs.to_lists())
 
 
-def test_hints_where_rows_are_tuples():
+def test_hints_where_rows_are_tuples_or_of_bfloat16():
     tuples = [{"input_ids": (5, 6), "labels": (1, 2)}, {"input_ids": (5,), "labels": (1,)}]
     with pytest.raises(TypeError, match=r"only concatenate tuple.*\n.*row 0 is a tuple where a list is expected"):
         samples.make(quadrat, "DataCollatorForTokenClassification")(tuples)
+    for name in ("DataCollatorWithPadding", "DefaultDataCollator"):
+        rows = [{"input_ids": [5, 6], "x": torch.ones(2).bfloat16()}] * 2
+        with pytest.raises((ValueError, TypeError), match=r"'x', row 0 holds bfloat16 .* or use return_tensors='pt'$"):
+            samples.make(quadrat, name, return_tensors="np")(rows)

@@ -16,7 +16,6 @@ from support.compare import assert_identical, both
 from support.strategies import (
     PADDING,
     WRAPPERS,
-    PadsInItsOwnWay,
     features,
     make_tokenizer,
     number_columns,
@@ -160,14 +159,13 @@ def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
         }
     ),
     st.sampled_from(["right", "left"]),
-    st.sampled_from([PadsInItsOwnWay, transformers.PreTrainedTokenizerFast]),
 )
-def test_columns_of_the_decoder_follow_the_labels(lengths, options, side, cls):
-    """Of one width with what the reference makes of the labels: known batches, deferred ones, and those it pads."""
+def test_columns_of_the_decoder_follow_the_labels(lengths, options, side):
+    """Of one width with what the reference makes of the labels: known batches, and deferred ones."""
     options["padding"] = "max_length" if options["max_length"] else True
     ids = [list(range(5, 5 + length)) for _, length in lengths]
     rows = [{"input_ids": [5] * length, "labels": row} for (length, _), row in zip(lengths, ids, strict=True)]
-    reference, collator = both("DataCollatorForSeq2Seq", make_tokenizer(padding_side=side, cls=cls), **options)
+    reference, collator = both("DataCollatorForSeq2Seq", make_tokenizer(padding_side=side), **options)
     expected = reference(rows)["labels"].tolist()
     collator.pad_values = {"decoder_input_ids": -100, "decoder_attention_mask": 0}
     more = [{"decoder_input_ids": row, "decoder_attention_mask": [1] * len(row)} for row in ids]

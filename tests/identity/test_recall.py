@@ -195,18 +195,21 @@ def test_is_remembered(kind):
     assert_identical(reference, collator, features)
 
 
-@pytest.mark.parametrize("change", [{"deferred": True}, {"pad_values": {"extra": 0}}])
 @pytest.mark.parametrize("tokenizer", [own, make_tokenizer], ids=["own", "usual"])
-def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
+def test_options_of_quadrats_for_batches_that_fall_back(tokenizer):
+    """Deferred batches are made of the reference's; columns that it does not pad are not left out."""
     features = rows(labels=lambda n: [1.0] * n, extra=lambda n: [1] * 3)
     collator = quadrat.DataCollatorForTokenClassification(tokenizer())
     plain = collator(features)
-    for option, value in change.items():
-        setattr(collator, option, value)
+    collator.deferred = True
     for _ in range(3):
         batch = collator(features)
-        assert isinstance(batch, quadrat.deferred.DeferredBatch if collator.deferred else type(plain))
+        assert isinstance(batch, quadrat.deferred.DeferredBatch)
         assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
+    collator.pad_values = {"extra": 0}
+    for _ in range(3):
+        with pytest.raises(ValueError, match="lacks options"):
+            collator(features)
 
 
 def test_other_kinds_stay_fast():

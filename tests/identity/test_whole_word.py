@@ -256,6 +256,17 @@ def test_warns_of_other_tokenizers_and_draws_nothing_if_that_is_an_error(cls):
         make(cls, make_word_piece_tokenizer(cls=BertLike), {})(SMALL)
 
 
+def test_warns_for_each_row():
+    said = []
+    for cls in (Reference, Plain, CANDIDATES["compiled"]):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            make(cls, make_word_piece_tokenizer(), {})(SMALL)
+        said.append([(one.category, str(one.message)) for one in warned])
+    assert len(said[0]) == len(SMALL) > 1
+    assert said == [said[0]] * 3
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"mlm": False, "mask_replace_prob": 0.3}, {"mlm": False, "mlm_probability": 5}]
 )

@@ -87,14 +87,17 @@ struct Column {
     std::int64_t min_length = 0;
     std::int64_t max_length = 0;
     std::int64_t total = 0;
-    bool objects = false;  // whether any owner is to be read
-    bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
+    bool keeps_kind = false;  // whether arrays and tensors tell their kind where no row has elements
+    bool objects = false;     // whether any owner is to be read
+    bool movable = false;     // whether any row points into memory that its owner, an array or tensor, may exchange
     std::uint32_t others = trait_nothing | trait_shaped;  // Trait, of the rows of form_other
     std::vector<std::unique_ptr<char[]>> kept;            // numbers of rows whose owner is not asked again
 
     explicit Column(std::int64_t rows_expected);
     // Takes in what a feature has, whatever it is: its row comes with Columns::look.
     void hold(py::object value) { owners.push_back(std::move(value)); }
+    // Takes in the kinds of the arrays and tensors, all of which have no elements.
+    void see_kinds_of_empty();
     // Holds copies of arrays and tensors whose elements do not lie side by side; before a look.
     void make_dense(const Interop& interop);
     std::int64_t held() const { return static_cast<std::int64_t>(owners.size()); }

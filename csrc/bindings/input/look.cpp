@@ -175,6 +175,16 @@ void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimens
     }
 }
 
+void Column::see_kinds_of_empty() {
+    const bool listed = (forms & (form_list | form_tuple)) != 0;
+    for (std::size_t i = 0; i < rows.size() && (forms & form_other) == 0; ++i) {
+        PyObject* const owner = owners[i].ptr();  // none where a table holds the rows
+        if (owner == nullptr ? !listed : !PyList_CheckExact(owner) && !PyTuple_CheckExact(owner)) {
+            kinds |= 1U << static_cast<unsigned>(rows[i].kind);
+        }
+    }
+}
+
 void Column::make_dense(const Interop& interop) {
     for (py::object& owner : owners) {
         if (owner && interop.is_tensor(owner.ptr())) {
@@ -209,6 +219,11 @@ void Columns::look(const Interop& interop) {
         }
     }
     without_modes.reset();
+    for (Column& column : columns) {
+        if (column.keeps_kind && column.kinds == 0) {
+            column.see_kinds_of_empty();
+        }
+    }
     if (meanwhile) {
         no_user_code_.emplace(std::move(*meanwhile));
     }

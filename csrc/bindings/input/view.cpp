@@ -122,7 +122,8 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
 // Zero tensors, functional ones and those whose storage was given back say that they are on the CPU, at no address.
 std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     const std::uint32_t form = described_tensor(object, interop, row, trailing);
-    return row->data == nullptr && row->length > 0 ? static_cast<std::uint32_t>(form_other) : form;
+    const bool has_elements = row->length > 0 && ((form & form_deep) == 0 || elements_of(*trailing) != 0);
+    return row->data == nullptr && has_elements ? static_cast<std::uint32_t>(form_other) : form;
 }
 
 // A number of NumPy's, by its exact type: the value follows the object's header, as NumPy's headers declare it.

@@ -121,7 +121,7 @@ class WordLabels final : public Labels {
 public:
     // shuffle: the random.Random that orders the words, or None for the generator that all else is drawn from. pieces:
     // by id, see WordPiece. joined: whether column 1 holds positions that join the word before them. before: called
-    // without arguments once the ids are there and nothing is drawn yet, or None.
+    // without arguments for each row once the ids are there and nothing is drawn yet, or None.
     WordLabels(py::object shuffle, int type, py::object generator, double probability,
                const ReplacementOptions& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
         : shuffle_(std::move(shuffle)),
@@ -149,7 +149,7 @@ public:
                 return status;
             }
         }
-        if (!before_.is_none()) {
+        for (std::int64_t row = 0; row < batch.rows && !before_.is_none(); ++row) {
             before_();
         }
         const std::int64_t count = batch.count();

@@ -56,7 +56,7 @@ Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
       names_(spec_.attr("names")),
       optional_(spec_.attr("optional")),
       joined_(spec_.attr("joined")),
-      dense_(spec_.attr("dense")),
+      read_(spec_.attr("read")),
       absent_(spec_.attr("absent")),
       only_(spec_.attr("only")),
       main_(spec_.attr("main")),
@@ -144,9 +144,13 @@ bool Recipe::collect(const py::object& features, py::tuple* names, Columns* colu
         !std::all_of(joined_.begin(), joined_.end(), [&](const py::handle& name) { return add(name, true); })) {
         return false;
     }
-    for (std::size_t i = 0; i < names->size() && !dense_.empty(); ++i) {
-        if (dense_.contains((*names)[i])) {
-            columns->columns[i].make_dense(*interop_);
+    for (std::size_t i = 0; i < names->size() && !read_.empty(); ++i) {
+        const py::object name = (*names)[i];
+        if (read_.contains(name)) {
+            columns->columns[i].keeps_kind = true;
+            if (read_[name].cast<bool>()) {
+                columns->columns[i].make_dense(*interop_);
+            }
         }
     }
     return true;

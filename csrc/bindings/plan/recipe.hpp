@@ -84,7 +84,7 @@ public:
 
     void traverse(Visitor& visit) const {
         guard_.traverse(visit);
-        visit(spec_, interop_owner_, names_, optional_, joined_, dense_, absent_, only_, main_, plain_,
+        visit(spec_, interop_owner_, names_, optional_, joined_, read_, absent_, only_, main_, plain_,
               layout_.separator, layout_.ignored, wrapper_, attributes_, deferred_, check_, finish_, refusal_);
         for (const auto& place : decisions_) {
             const Decision* const decision = place.load(std::memory_order_acquire);
@@ -140,7 +140,7 @@ private:
     py::object names_;     // the columns that are read; None: all that the first feature has
     py::object optional_;  // one more, where any feature has it; or None
     py::tuple joined_;     // more of which features may have none, or None: their rows are joined, not padded
-    py::tuple dense_;      // columns whose arrays and tensors may have any strides
+    py::dict read_;        // columns that keep the kind of arrays without elements: whether with any strides
     py::tuple absent_;     // columns that the first feature must not have
     py::object only_;      // with names: other columns that the first feature may have; None: any
     py::object main_;      // the column to pad by; None where nothing is padded

@@ -339,7 +339,7 @@ def _collator_of(collator: Any, tokenizer: Any) -> Any:
 
         return DataCollatorWithPadding(tokenizer)
     if not callable(collator):
-        raise TypeError(f"collator must be a function of rows, not {collator!r}: give one, or a tokenizer")
+        raise TypeError(f"collator must be a function of rows, not {type(collator).__name__}: give one, or a tokenizer")
     return collator
 
 

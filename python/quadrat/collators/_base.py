@@ -12,7 +12,7 @@ from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwra
 from quadrat.input.rows import UnevenColumns
 from quadrat.planning.compared import of_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
-from quadrat.planning.extra_columns import add_extra_columns, check_pad_values
+from quadrat.planning.extra_columns import check_pad_values, refuse, require_columns
 from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
 from quadrat.planning.making import make
@@ -27,6 +27,7 @@ class Collator(Remembering):
     # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
+    _reads_items: ClassVar[bool] = False  # the reference reads features by their number, so that a data set will do
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     pad_values: Any = None  # where it is not a field
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
@@ -50,22 +51,21 @@ class Collator(Remembering):
 
     def _is_own(self, features: Any) -> bool:
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
-        return False
+        return bool(self.pad_values or self.join_columns or self.dtypes)
+
+    def _own_batch(self, features: Any, framework: Any, why: Why) -> Any:
+        """A batch that is quadrat's own, and that no plan makes as it is. Raises an error, which says why."""
+        refuse(self, features, why)
 
     def _normalise(self, features: Any) -> Any:
+        if self._reads_items and not isinstance(features, (list, tuple)) and hasattr(features, "__getitems__"):
+            features = features.__getitems__(list(range(len(features))))
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
             if self._explains_columns:
                 raise
             raise FallBack(str(error), "give all columns one number of rows") from error
-
-    def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        """The function that makes a batch without a plan: the reference, and quadrat's own options applied to it."""
-        reference = self._reference(framework)
-        if not (self.pad_values or self.join_columns or self.dtypes):
-            return reference
-        return lambda rows: add_extra_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> dict[str, Any]:
         """The batch as it is returned: with `deferred=True` a `DeferredBatch`."""
@@ -99,7 +99,7 @@ class Collator(Remembering):
         rows, facts = features, own_facts(self)
 
         def reference(given: Any) -> Any:
-            return self._fallback(given, framework)(given)
+            return self._reference(framework)(given)
 
         try:
             rows = self._normalise(features)
@@ -112,6 +112,7 @@ class Collator(Remembering):
                 outcome = None  # nobody else can make it: a new plan says why
             if outcome is None:
                 self._require_possible(framework)
+                require_columns(self, rows)
             ours: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
             ours = ours if outcome is None else functools.partial(of_recipes, run, self)
             is_own = functools.partial(self._is_own, rows)
@@ -122,6 +123,8 @@ class Collator(Remembering):
                 remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
+        if self._is_own(rows):
+            return self._emit(self._own_batch(rows, framework, why))
         return self._emit(fall_back(self, reference, rows, why))
 
     def _require_possible(self, framework: Any) -> None:
@@ -186,8 +189,7 @@ def check_framework(collator: Any, framework: Any) -> None:
     """Raises ValueError if the options ask for a batch that is not made for this framework."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
-    own = collator.pad_values, collator.join_columns, collator.dtypes
-    if framework not in ("pt", "np", None) and (any(own) or collator._is_own(())):
+    if framework not in ("pt", "np", None) and collator._is_own(()):
         raise ValueError(
             f"{collator._imitates.library} makes batches for return_tensors={framework!r}, and lacks options of "
             "quadrat's that are used here; use 'pt' or 'np', or leave these options out"

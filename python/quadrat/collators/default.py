@@ -63,6 +63,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
     deferred: bool = False
 
     _imitates: ClassVar[Row] = Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked")
+    _reads_items: ClassVar[bool] = True
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""

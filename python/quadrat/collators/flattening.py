@@ -16,11 +16,13 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.installed.imitated import Row, code_of
 from quadrat.ops.flatten import Names, outputs
-from quadrat.planning.diagnosis.values import Role
+from quadrat.planning.diagnosis.values import Role, dimensions, shown
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
     FallBack,
+    Why,
+    fall_back,
     or_fall_back,
     raise_clearer,
     raise_saying,
@@ -120,6 +122,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         "DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined"
     )
     _joins_rows: ClassVar[bool] = True
+    _reads_items: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given = vars(self).copy()
@@ -139,23 +142,13 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return other._collate(features, other.return_tensors)  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        """The reference; in place of an older one, for lists instead of arrays, and for positions from the start on."""
         call = super().__call__
-        return lambda rows: call(rows, framework, self.separator_id)
-
-    def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        if self._is_own():
-            return lambda rows: self._with_tokens(rows, framework)
-        return self._like_the_newest(features, framework)
-
-    def _like_the_newest(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        return self._of_lists(framework) if self._differs(features) else self._reference(framework)
-
-    def _of_lists(self, framework: Any) -> Callable[[Any], Any]:
-        """The reference, for lists in place of arrays, and for positions that begin where the newest has them begin."""
-        reference = self._reference(framework)
 
         def flatten(features: Any) -> Any:
-            batch = reference([_Listed(one) for one in features])
+            if not self._differs(features):
+                return call(features, framework, self.separator_id)
+            batch = call([_Listed(one) for one in features], framework, self.separator_id)
             if "position_ids" in batch and not flattening_takes_a_start():
                 batch["position_ids"] += self.position_ids_start
             return batch
@@ -212,6 +205,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
+    def _own_batch(self, features: Any, framework: Any, why: Why) -> Any:
+        return fall_back(self, lambda rows: self._with_tokens(rows, framework), features, why)
+
     def _with_tokens(self, features: Any, framework: Any) -> Any:
         """The batch of the rows with tokens, where the reference drops others. Raises its error, or another."""
         rows = [one for one in features if len(one[MAIN])] if flattening_drops_empty_rows() else features
@@ -219,10 +215,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             return self._plan(rows, framework)
         except FallBack as reason:
             try:
-                self._like_the_newest(rows, framework)(rows)
+                self._reference(framework)(rows)
             except Exception as error:
                 raise_saying(error, said(*reason.args))
-            refuse(self._flattening(rows[0], framework), rows, reason.args)
+            refuse(self, self._flattening(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:
         if self._is_own():
@@ -235,14 +231,19 @@ def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], fe
     name = next((one for one in ("label", "labels") if one in names), None)
     if name is None:
         return batch
+    values, labels = [], None
     try:
-        column = [{"label": value} for value in values_of(features, name)]
-        labels = default_data_collator(column, framework).get("labels")
+        values = values_of(features, name)
+        labels = default_data_collator([{"label": value} for value in values], framework).get("labels")
     except Exception as error:
-        raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
+        if not any(map(dimensions, values)):
+            raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
     if labels is None or labels.ndim != 1:
-        said = f"column '{name}' must hold one number per row; row 0 holds {column[0]['label']!r:.60}"
-        raise ValueError(f"scalar_labels: {said}")
+        row = next((row for row, value in enumerate(values) if dimensions(value)), 0)
+        raise ValueError(
+            f"scalar_labels: column '{name}' must hold one number per row; row {row} holds {shown(values[row])}: leave "
+            "scalar_labels out if it holds a label for each token"
+        )
     return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 
 

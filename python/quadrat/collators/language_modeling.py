@@ -3,7 +3,7 @@
 import copy
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.planning.diagnosis.values import Role
-from quadrat.planning.fallback import NO_FEATURES, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, Why, fall_back, raise_clearer
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
@@ -170,10 +170,10 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
             return True
         return self.mlm and self.whole_word_mask and "word_ids" in (names_of(features) or ())
 
-    def _fallback(self, features: Any, framework: Framework) -> Callable[[Any], Any]:
-        if self.mlm and self.rng == "philox":
-            return philox.plain_call(self, framework, self._reference(framework))
-        return super()._fallback(features, framework)
+    def _own_batch(self, features: Any, framework: Framework, why: Why) -> Any:
+        if self.mlm and self.rng == "philox" and not super()._is_own(features):
+            return fall_back(self, philox.plain_call(self, self._reference(framework)), features, why)
+        return super()._own_batch(features, framework, why)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         return model_language(self, features, framework)

@@ -59,7 +59,7 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
         pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, for
             example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its tokens,
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`. Integers become int64, floats the
-            default dtype; float16 and bfloat16 stay.
+            default dtype; float16 and bfloat16 stay. Each row must have the column; labels may be absent from all rows.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         join_columns: quadrat only: columns whose rows, `[n, ...]`, are put one after the other, `[sum of n, ...]`, such
             as `pixel_values` and `image_grid_thw`. Arrays and tensors keep their dtype. Rows without the column, or
@@ -75,6 +75,8 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
+        KeyError: for a row without a column of `pad_values`.
+        ValueError: for a batch that transformers would make, with options that it lacks.
 
     Examples:
         >>> import quadrat, tokenizers, transformers

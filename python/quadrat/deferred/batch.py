@@ -69,8 +69,7 @@ class DeferredBatch(Mapping[str, Any]):
         for (name, _, action, kind), place in zip(steps, layout, strict=True):
             if action == STACK:
                 view(buffer, place, kind).copy_(tensors[name])
-        rows = len(next(iter(tensors.values()), ())) if len(held) < len(steps) else 0
-        self._fill(buffer, DeferredPlan(tuple(steps), tuple(layout), rows, ()), held)
+        self._fill(buffer, DeferredPlan(tuple(steps), tuple(layout), 0, ()), held)  # no column has ragged rows
 
     def _fill(self, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> None:
         self._buffer, self._plan, self._held = buffer, plan, held

@@ -137,10 +137,10 @@ def bert_tokenizers() -> tuple[type, ...]:
 
 
 def warn_of_other_tokenizers() -> None:
-    """Warn that words are not recognised if tokens do not mark them as BERT's do."""
+    """Warn, for each row as transformers 4.x does, that words are those of tokens that begin with "##" as BERT's do."""
     warnings.warn(
-        "DataCollatorForWholeWordMask is only suitable for BertTokenizer-like tokenizers: it takes a token as part of "
-        "the word before it when it begins with '##'.",
+        "DataCollatorForWholeWordMask is only suitable for BertTokenizer-like tokenizers. "
+        "Please refer to the documentation for more information.",
         stacklevel=2,
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from quadrat._names import load
 from quadrat.installed.originals import ORIGINALS
+from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.remembering import Remembering
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def from_transformers(collator: Any) -> Any:
     cls = collator if inspect.isclass(collator) else type(collator)
     base = next((names[one] for one in cls.__mro__ if one in names), None)
     if base is None:
-        raise TypeError(f"{collator!r} is not a collator that from_transformers knows: {', '.join(ORIGINALS)}")
+        raise TypeError(f"{kind_of(collator)} is not a collator that from_transformers knows: {', '.join(ORIGINALS)}")
     if cls is ORIGINALS[base]:
         raise TypeError(f"from_transformers takes an instance: use the class quadrat.{base} instead of {base}")
     if cls.__name__ == "DataCollatorForWholeWordMask" and cls.__module__.startswith("transformers."):

@@ -13,9 +13,7 @@ from quadrat.input.rows import plain
 from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
-from quadrat.planning.extra_columns import add_extra_columns
 from quadrat.support.around import calling_trainer
-from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
 
 
@@ -43,13 +41,12 @@ def key_column(collator: Any, names: Any) -> int:
     return list(names).index(collator.row_key)
 
 
-def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[[Any], Any]:
+def plain_call(collator: Any, reference: Any) -> Callable[[Any], Any]:
     """Pads as `reference` does, its method bound to the collator, and masks by counter."""
 
     def collate(features: Any) -> Any:
         view, rows = view_of(collator, features, flat=False)
-        pad = types.MethodType(reference.__func__, view)
-        return add_extra_columns(view, pad, rows, framework)
+        return types.MethodType(reference.__func__, view)(rows)
 
     return collate
 

@@ -50,7 +50,7 @@ def output_of(source: RowSource, output: Output, padding_value: Any) -> tuple[Fr
         require_own_dtype(source.own, dtype, return_tensors)
         return source.framework, source.kind, carried(padding_value, source.own)
     kind = source.kind if dtype is None else kind_of(dtype)
-    return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
+    return framework_of(return_tensors, source.framework, kind), kind, fill_value(padding_value, kind)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:

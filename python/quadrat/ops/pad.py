@@ -64,7 +64,8 @@ def pad(
         padding_value: the value of the padding; it must fit the dtype.
         dtype: the NumPy or torch dtype of the result, or "bfloat16"; by default that of the rows, int64 or float64 for
             Python numbers. Floats of 16 bits are rounded as torch rounds, which makes float32 of other numbers first.
-        return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
+        return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists, but "pt" for bfloat16, which
+            NumPy lacks.
 
     Returns:
         `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of the rows.
@@ -122,7 +123,7 @@ def attention_mask(
         rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
         padding_side, max_length, pad_to_multiple_of: as for `pad`.
         dtype: the dtype of the mask; by default int64.
-        return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
+        return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists, but "pt" for bfloat16.
 
     Returns:
         `[rows, length]`, a NumPy array or torch tensor; on the GPU if the rows or lengths are there.
@@ -152,7 +153,7 @@ def attention_mask(
         width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
         return _device.attention_mask(ragged.offsets, width, torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
-    framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
+    framework, count, columns = framework_of(return_tensors, default, kind), len(offsets) - 1, _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count)
     width = padded_length(facts.longest, max_length, pad_to_multiple_of)
     out, address = empty(framework, (count, width), kind)

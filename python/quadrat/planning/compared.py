@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections import UserDict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -31,7 +31,8 @@ _EDITED = (list, dict)  # besides mappings of transformers: what the reference m
 _EDITING = "DataCollatorForMultipleChoice"  # before transformers 5.23 it takes labels out of features
 # What torch says once in a process.
 _SAID_ONCE = "numpy.ndarrays is extremely slow", "Converting a tensor with requires_grad=True to a scalar"
-_lock = new_lock()  # of the generators, warnings and logs of the process
+_lock = new_lock()  # of the one thread that compares; none waits for it, since code of the user's runs meanwhile
+_meanwhile = [0]  # batches of other threads that were to be compared while one was
 _threads = [0]  # the one in which the reference makes a batch
 _registry: dict[Any, Any] = {}
 
@@ -51,26 +52,42 @@ def compared(
 ) -> Any:
     """The reference's batch, or its error, explained; quadrat's is made first, from the same state of all generators.
 
-    At the first difference a warning names it, and from then on the reference makes the batches. Raises FallBack.
+    At the first difference a warning names it, and from then on the reference makes the batches. While one thread
+    compares a batch, the reference alone makes those of others. Raises FallBack.
     """
-    with _lock, uncounted():
-        before, given = _State(collator), _copied(features)
-        with _quiet():
-            got = _called(ours, given, before)
-        before.restore()
-        if isinstance(got.error, FallBack):
-            raise got.error
-        expected = _called(reference, plain(features), before, as_reference=True)
-    count_compared()
-    if (difference := _difference(expected, got) or _edit(collator, features, given)) is not None:
-        _tell(collator, difference)
+    if not _lock.acquire(blocking=False):
+        _meanwhile[0] += 1
+        try:
+            return reference(plain(features))
+        except Exception as error:
+            _explain(error, features, collator if explains else None)
+    try:
+        others = _meanwhile[0]
+        with uncounted():
+            before, given = _State(collator), _copied(features)
+            with _quiet():
+                got = _called(ours, given, before)
+            before.restore()
+            if isinstance(got.error, FallBack):
+                raise got.error
+            expected = _called(reference, plain(features), before, as_reference=True)
+    finally:
+        _lock.release()
+    if others == _meanwhile[0]:  # otherwise another thread may have drawn from the generators, or warned
+        count_compared()
+        if (difference := _difference(expected, got) or _edit(collator, features, given)) is not None:
+            _tell(collator, difference)
     for one in expected.warned:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
     if expected.error is not None:
-        if explains:
-            raise_clearer(expected.error, features, collator)
-        raise_saying(expected.error, None)
+        _explain(expected.error, features, collator if explains else None)
     return expected.result
+
+
+def _explain(error: Exception, features: Any, collator: Any) -> NoReturn:
+    if collator is None:
+        raise_saying(error, None)
+    raise_clearer(error, features, collator)
 
 
 def of_reference() -> bool:
@@ -163,23 +180,34 @@ def _options(collator: Any) -> dict[str, Any]:
 
 
 class _Log(logging.Handler):
+    """What this thread logs."""
+
     def __init__(self) -> None:
         super().__init__()
+        self.thread = threading.get_ident()
         self.said: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append((record.levelname, record.getMessage()))
+        if threading.get_ident() == self.thread:
+            self.said.append((record.levelname, record.getMessage()))
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    library = logging.getLogger("transformers")
-    handlers, passes_on = library.handlers[:], library.propagate
-    library.handlers[:], library.propagate = [], False
+    """What this thread logs meanwhile is not shown."""
+    thread, library = threading.get_ident(), logging.getLogger("transformers")
+    handlers = [*library.handlers, *(logging.getLogger().handlers if library.propagate else ())]
+
+    def passes(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != thread
+
+    for handler in handlers:
+        handler.addFilter(passes)
     try:
         yield
     finally:
-        library.handlers[:], library.propagate = handlers, passes_on
+        for handler in handlers:
+            handler.removeFilter(passes)
 
 
 def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_reference: bool = False) -> _Outcome:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+import functools
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from quadrat import _core
+from quadrat.input.rows import MAIN, SEQUENCES, Rows, is_plain, names_of, plain
 from quadrat.installed.originals import PADS_LABELS
-from quadrat.ops.pad import pad
 from quadrat.planning.diagnosis.rules import shape_of
 from quadrat.planning.diagnosis.values import kind_of as type_of
-from quadrat.planning.fallback import FallBack, said
+from quadrat.planning.diagnosis.values import shown
+from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
+from quadrat.planning.plan_cache import step_failed
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.arrays import fill_value
 from quadrat.support.columns import DEEP, OTHER, PAD, PYTHON_ROWS, ROWS, explain, inferred_kind
-from quadrat.support.kinds import (
-    BFLOAT16,
-    BOOL,
-    FLOAT16,
-    INT64,
-    KINDS,
-    Framework,
-    default_float_kind,
-    kind_of,
-    torch_dtype,
-    torch_has,
-)
+from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, INT64, KINDS, Framework, kind_of, torch_has
 from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
@@ -46,9 +38,10 @@ class OwnColumns(NamedTuple):
     kinds: tuple[tuple[str, int], ...] = ()  # dtypes
 
     @property
-    def dense(self) -> tuple[str, ...]:
-        """The columns whose rows may have any strides."""
-        return *self.joined, *(name for name, axes in self.axes if type(axes) is tuple)
+    def read(self) -> dict[str, bool]:
+        """The columns that are read in a way of their own, and whether their rows may have any strides."""
+        dense = (*self.joined, *(name for name, axes in self.axes if type(axes) is tuple))
+        return {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)}
 
     @property
     def defers(self) -> bool:
@@ -78,11 +71,9 @@ class OwnColumns(NamedTuple):
         is_joined, axes = name in self.joined, dict(self.axes).get(name)
         forms = shape.forms & ~OTHER if axes is not None and shape.shaped else shape.forms
         option = "join_columns" if is_joined else "pad_axes" if axes is not None else "pad_values"
-        kind = dict(self.kinds).get(name)
+        kind = self.cast(name, shape)
         if kind is None:
             kind = extra_kind(forms, shape.kinds, float_kind, dict(self.pads).get(name), keeps=is_joined)
-        elif shape.kinds & ~_converting_to(kind):
-            raise FallBack(f"column '{name}' holds numbers that do not convert to {KINDS[kind]}", "give another dtype")
         if kind is None or forms & ~(ROWS | DEEP):  # what falls back names the row
             raise FallBack(f"column '{name}' of {option} is not made of rows of numbers", "give rows of one kind")
         if framework == "np" and kind == BFLOAT16:
@@ -96,6 +87,19 @@ class OwnColumns(NamedTuple):
         mask = next((mask for mask, one in self.axes if one == name), None)
         masks = [] if mask is None else [(mask, index, col.AXES_MASK, dict(self.kinds).get(mask, INT64))]
         return [(name, index, col.PAD_AXES, kind), *masks]
+
+    def cast(self, name: str, shape: col.ColumnShape) -> int | None:
+        """The kind that a column is cast to; None if to none. Raises FallBack where its numbers do not convert."""
+        kind = dict(self.kinds).get(name)
+        if kind is not None and shape.kinds & ~_converting_to(kind):
+            raise FallBack(f"column '{name}' holds numbers that do not convert to {KINDS[kind]}", "give another dtype")
+        return kind
+
+    @property
+    def check(self) -> Callable[[Any], Why | None] | None:
+        """Looks whether some rows alone have labels, which may be absent; None without such labels."""
+        names = tuple(name for name, _ in self.pads if name in LABELS)
+        return functools.partial(_labels_of_some, names) if names else None
 
     def values(self, given: Mapping[str, Any], main: int) -> dict[str, Any]:
         """What the steps of pad_axes write, by output. main: the column whose width they take if they are as long."""
@@ -186,161 +190,106 @@ def _require_fit(value: Any, dtype: Any) -> None:
         raise OverflowError(f"it does not fit the dtype {name}")
 
 
-def add_extra_columns(
-    collator: Any, reference: Callable[[Any], Any], features: Any, framework: Framework | None
-) -> Any:
-    """The reference's batch of the columns it knows, with those of these options added in their places."""
-    own, pad_values = OwnColumns.of(collator), collator.pad_values or {}
-    is_list = features and all(isinstance(feature, Mapping) for feature in features)
-    for name in pad_values if is_list else ():  # labels may be absent, for predictions
-        if name not in LABELS and not any(name in feature for feature in features):
-            raise ValueError(f"pad_values: no feature has a column '{name}'; the columns are {list(features[0])}")
-    names = [name for name in features[0] if name in pad_values] if features else []
-    if not (names or own.kinds or own.joined):
-        return reference(features)
-    if framework not in ("pt", "np"):
-        raise ValueError(f"pad_values needs return_tensors 'pt' or 'np', not {framework!r}")
-    made = joined_columns(collator, features, framework)
-    rest = [{name: feature[name] for name in features[0] if name not in (*names, *own.joined)} for feature in features]
-    batch = reference(rest)
-    for name, into in own.kinds:
-        if name in batch and name not in names:
-            made[name] = _cast(name, batch[name], into)
-    names = [name for name in names if name not in batch or not name.startswith("decoder_")]  # which a model made
-    width, label_action = int(batch[_main_of(collator)].shape[1]), getattr(collator, "_label_action", lambda: None)()
-    tokens = [len(feature[_main_of(collator)]) for feature in features]
-    for name in names:
-        if name in dict(own.axes):
-            made |= _padded_on_axes(collator, name, features, framework, width)
-            continue
-        rows, value = [feature[name] for feature in features], pad_values[name]
-        try:
-            wide: int | None = None  # that of its own longest row
-            if [len(row) for row in rows] == tokens:
-                wide = width
-            elif follows_labels(name, label_action) and batch.get("labels") is not None:
-                wide = int(batch["labels"].shape[1])
-            source = source_of(rows)
-            forms, _, kinds, *_ = source.columns.describe(0)
-            kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
-            if kind is None or source.own is not None:
-                raise TypeError("its rows hold different kinds of numbers, or such as no kernel knows")
-            made[name] = pad(
-                rows,
-                padding_side=collator.tokenizer.padding_side,
-                max_length=wide,
-                pad_to_multiple_of=collator.pad_to_multiple_of if wide is None else None,
-                padding_value=value,
-                dtype=KINDS[dict(own.kinds).get(name, kind)],
-                return_tensors=framework,
+def require_columns(collator: Any, features: Any) -> None:
+    """Raises KeyError for the first row that lacks a column of pad_values; labels may be absent from all rows."""
+    if not collator.pad_values or type(features) not in SEQUENCES or not len(features):
+        return
+    rows: Any = [features.names] if isinstance(features, Rows) else features
+    has_names = all(isinstance(row, Mapping) for row in features) if rows is features else True
+    if not (has_names or collator._takes_bare_rows):
+        return  # that they are no mappings is told first
+    for name in collator.pad_values:
+        lacking = [row for row, columns in enumerate(rows) if not (has_names and name in columns)]
+        if lacking and name != MAIN and not (name in LABELS and len(lacking) == len(rows)):
+            has = shown(list(rows[lacking[0]])) if has_names else "no columns"
+            raise KeyError(
+                f"pad_values: column '{name}' is missing in row {lacking[0]}, which has {has}: give it to each row, or "
+                "leave it out of pad_values"
             )
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"pad_values: column '{name}' padded with {value!r}: {error}") from error
-    return _in_order(batch, made, features[0], own, isinstance(collator, PADS_LABELS))
 
 
-def joined_columns(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
-    """The columns of `join_columns` that a feature has. Raises ValueError, which names the row."""
-    made: dict[str, Any] = {}
-    for name in OwnColumns.of(collator).joined:
-        if any(isinstance(one, Mapping) and one.get(name) is not None for one in features):
-            made |= _padded_on_axes(collator, name, features, framework)
-    return made
+def _labels_of_some(names: tuple[str, ...], features: Any) -> Why | None:
+    """Why features fall back: the first one lacks labels of pad_values, and another one has them."""
+    first = names_of(features)
+    lacking = () if first is None or isinstance(features, Rows) else [name for name in names if name not in first]
+    if lacking and any(name in feature for feature in features if is_plain(feature) for name in lacking):
+        return f"some rows alone have a column '{lacking[0]}'", "give it to each row"
+    return None
 
 
-def _main_of(collator: Any) -> Any:
-    return collator.tokenizer.model_input_names[0]
+def refuse(collator: Any, features: Any, why: Why) -> NoReturn:
+    """Raise ValueError: what is wrong with which row of which column of these options, or else why there is no plan."""
+    rows = plain(features)
+    if isinstance(rows, (list, tuple)) and all(map(is_plain, rows)):
+        for name in (*(collator.pad_values or ()), *(collator.join_columns or ())):
+            check_rows(collator, name, rows)
+    lacks = f"the batch cannot fall back to {collator._imitates.library}, which lacks options that are used here"
+    raise_clearer(ValueError(said(f"{why[0]}: {lacks}", why[1])), rows, collator)
 
 
-def _in_order(batch: Any, made: dict[str, Any], first: Any, own: OwnColumns, labels_last: bool) -> Any:
-    """The batch with these columns, in the order of a plan: as in the first feature, then those that are joined."""
-    last, masks = ("label", "labels") if labels_last else (), {of: mask for mask, of in own.axes if type(of) is str}
-    known = {**batch, **made}
-    places = [name for name in first if name in known and name not in (*last, *own.joined)]
-    places = [one for name in (*places, *own.joined) for one in (name, masks.get(name))]
-    ordered = {name: known[name] for name in dict.fromkeys([*places, *known]) if name in known}
-    if isinstance(batch, dict):
-        return ordered
-    batch.data = ordered
-    return batch
-
-
-def _padded_on_axes(collator: Any, name: str, features: Any, framework: Framework, width: int = 0) -> dict[str, Any]:
-    """The outputs of one column of join_columns or pad_axes. Raises ValueError, which names the row."""
-    own = OwnColumns.of(collator)
-    numbers = [number for number, one in enumerate(features) if name not in own.joined or one.get(name) is not None]
-    rows = [_side_by_side(features[number][name]) for number in numbers]
-    tokens = [features[number][_main_of(collator)] for number in numbers] if hasattr(collator, "tokenizer") else rows
-    columns = _core.Columns()
-    for held in (rows, tokens):
-        columns.add_values(held, interop())
-    shape = col.column_shapes(columns.signature(1, width))[0]
-    if not shape.kinds and hasattr(rows[0], "dtype"):  # rows without elements
-        shape = shape._replace(kinds=1 << kind_of(rows[0].dtype))
-    try:
-        steps = own.steps(name, 0, shape, framework, default_float_kind(framework), wide=False)
-        values = own.values(collator.pad_values or {}, 1)
-        left = getattr(getattr(collator, "tokenizer", None), "padding_side", "right") == "left"
-        layout = col.BatchLayout(width, left=left)
-        made = columns.run(tuple(steps), values, interop(), framework == "pt", layout)
-        if isinstance(made, dict):
-            return made
-        failure = f"column '{name}': {explain(made[1:])}: give dtypes={{'{name}': 'float32'}}, or rows of one dtype"
-    except FallBack as reason:
-        failure = said(*reason.args)
-    _refuse(own, name, rows, numbers, failure)
-
-
-def _refuse(own: OwnColumns, name: str, rows: Sequence[Any], numbers: Sequence[int], why: str) -> NoReturn:
-    """Raises ValueError: what is wrong with which row of a column of join_columns or pad_axes, and what to do."""
+def check_rows(collator: Any, name: str, features: Any) -> None:
+    """Raises ValueError for rows of a column that its option does not take, or that disagree."""
+    own, is_joined = OwnColumns.of(collator), name in (collator.join_columns or ())
+    given = [(row, one[name]) for row, one in enumerate(features) if name in one]
+    given = [(row, value) for row, value in given if value is not None or not is_joined]
     axes = dict(own.axes).get(name, (0,))
-    option = "pad_axes" if name in dict(own.axes) else "join_columns"
-    shapes = [shape_of(row) for row in rows]
-    for row, number, shape in zip(rows, numbers, shapes, strict=True):
-        where, size = f"{option}: column '{name}', row {number}", len(shape)
-        if col.column_shapes(_signature(row))[0].forms & OTHER and None not in shape:
-            raise ValueError(f"{where} is {type_of(row)}, not an array of numbers: remove the column from {option}")
+    option = "join_columns" if is_joined else "pad_axes" if name in dict(own.axes) else "pad_values"
+    if option == "pad_values":
+        where = f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}"
+        try:
+            is_unknown = source_of([value for _, value in given]).own is not None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {error}") from error
+        if is_unknown:
+            raise ValueError(f"{where}: its rows hold numbers that no kernel knows")
+    kinds = [col.column_shapes(_signature(value))[0].kinds for _, value in given]
+    for (row, _), kind in zip(given, kinds, strict=True):
+        if kind and kinds[0] and inferred_kind(kind | kinds[0], INT64) is None and dict(own.kinds).get(name) is None:
+            one, other = (KINDS[bits.bit_length() - 1] for bits in (kind, kinds[0]))
+            what = f"row {row} holds {one} and row {given[0][0]} {other}"
+            raise ValueError(
+                f"{option}: column '{name}', {what}: give rows of one kind, or dtypes={{'{name}': '{one}'}}"
+            )
+    if option == "pad_values":
+        return
+    shapes = [shape_of(value) for _, value in given]
+    for (row, value), shape in zip(given, shapes, strict=True):
+        where, size = f"{option}: column '{name}', row {row}", len(shape)
+        if col.column_shapes(_signature(value))[0].forms & OTHER and None not in shape:
+            raise ValueError(f"{where} is {type_of(value)}, not an array of numbers: remove the column from {option}")
         if not shape or None in shape:
-            said = "is one number: give it an axis, [number]" if not shape else "holds lists of different lengths"
-            raise ValueError(f"{where} {said}")
+            odd = "is one number: give it an axis, [number]" if not shape else "holds lists of different lengths"
+            raise ValueError(f"{where} {odd}")
         if missing := [axis for axis in axes if not -size <= axis < size]:
             raise ValueError(f"{where} has the shape {shape}, and no axis {missing[0]}: its axes are 0 to {size - 1}")
         free = {axis % size for axis in axes}
         fixed = [[one for axis, one in enumerate(each) if axis not in free] for each in (shape, shapes[0])]
         if size != len(shapes[0]) or fixed[0] != fixed[1]:
             raise ValueError(
-                f"{where} has the shape {shape} and row {numbers[0]} {shapes[0]}: they may differ in the axes "
+                f"{where} has the shape {shape} and row {given[0][0]} {shapes[0]}: they may differ in the axes "
                 f"{sorted(free)} alone; give rows that agree, or remove the column from {option}"
             )
-    raise ValueError(f"{option}: {why}")
-
-
-def _side_by_side(row: Any) -> Any:
-    if is_tensor(row):
-        return row.contiguous()
-    return np.ascontiguousarray(row) if isinstance(row, np.ndarray) and row.ndim > 1 else row
 
 
 def _signature(row: Any) -> bytes:
     columns = _core.Columns()
+    row = row.contiguous() if is_tensor(row) else np.ascontiguousarray(row) if isinstance(row, np.ndarray) else row
     columns.add_values([row], interop())
     return columns.signature(0, 1)
 
 
-def _cast(name: str, value: Any, kind: int) -> Any:
-    """A column that the reference made, of another kind. Raises ValueError for numbers that this kind does not hold."""
-    if not hasattr(value, "dtype") or not 1 << kind_of(value.dtype) & (_converting_to(kind) | 1 << kind):
-        was = getattr(value, "dtype", type(value).__name__)
-        raise ValueError(
-            f"dtypes: column '{name}' holds {was}, which does not convert to {KINDS[kind]}: give another dtype"
-        )
-    if "int" in KINDS[kind]:
-        limits, numbers = np.iinfo(KINDS[kind]), np.asarray(value)
-        for row, *_ in np.argwhere((numbers < limits.min) | (numbers > limits.max)):
-            raise ValueError(
-                f"dtypes: column '{name}', row {row} holds a number that {KINDS[kind]} does not: give another dtype"
-            )
-    return value.astype(KINDS[kind]) if isinstance(value, np.ndarray) else value.to(torch_dtype(kind))
+def failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
+    """As `step_failed`. Raises ValueError for numbers of a column of these options, and for what pads it."""
+    name, _, action, kind = step
+    pads, dtypes = collator.pad_values or {}, collator.dtypes or {}
+    if name in pads and (action != col.PAD_AXES or failure[1] < 0):
+        why = explain(failure) if failure[1] >= 0 else f"it does not fit the dtype {KINDS[kind]}"
+        raise ValueError(f"pad_values: column '{name}' padded with {pads[name]!r}: {why}")
+    if name in dtypes:
+        raise ValueError(f"dtypes: column '{name}', as {KINDS[kind]}: {explain(failure)}: give another dtype")
+    if action in (col.PAD_AXES, col.CONCAT):
+        return f"column '{name}': {explain(failure)}", f"give dtypes={{'{name}': 'float32'}}, or rows of one dtype"
+    return step_failed(collator, names, step, failure)
 
 
 def follows_labels(name: str, label_action: int | None) -> bool:

@@ -14,7 +14,7 @@ from quadrat.installed.imitated import PADDING_FREE, Row
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
-from quadrat.planning.extra_columns import OwnColumns, check_pad_values, extra_kind, joined_columns
+from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind, failed
 from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
@@ -175,8 +175,7 @@ def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
         why = reason.args
     rows = plain(features)
     try:
-        joined_columns(collator, rows, plan.framework)  # whose errors name the row
-        refuse(plan, rows, why)
+        refuse(collator, plan, rows, why)
     except Exception as error:
         raise_clearer(error, rows, collator)
 
@@ -199,6 +198,8 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     own: dict[str, Any] = {
         "values": lambda collator, key: values,
+        "failed": failed,
+        "check": plan.own.check,
         "labelling": plan.labelling,
         "facts": None,
         "deferred": deferred_batch if defers else None,
@@ -209,7 +210,7 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
         asked,
         names,
         joined=plan.own.joined,
-        dense=plan.own.dense,
+        read=plan.own.read,
         layout=layout,
         **{**own, **more},
     )
@@ -246,13 +247,14 @@ def flat_plan(key: PlanKey) -> Plan:
     if seq_idx:
         steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
     steps += [(name, 0, *_PARTS[what]) for name, what in parts]
-    last, kinds = first + len(extra), dict(own.kinds)
+    last = first + len(extra)
     for index, (name, value_type) in enumerate(extra, first):
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
-        steps.append((name, index, col.JOIN, kinds.get(name, kind)))
+        cast = own.cast(name, shape)
+        steps.append((name, index, col.JOIN, kind if cast is None else cast))
     for index, (name, shape) in enumerate(joined, len(names)):
         steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=False)
     _require_read(dict(zip(names[last:], shapes[last:], strict=True)))
@@ -274,8 +276,10 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
-def refuse(plan: Flattening, features: Any, why: Why) -> NoReturn:
+def refuse(collator: Any, plan: Flattening, features: Any, why: Why) -> NoReturn:
     """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
+    for name in plan.own.joined:
+        check_rows(collator, name, features)
     label = () if plan.label is None else (plan.label,)
     lengths = {}
     for name in (MAIN, *label, *plan.extra):

@@ -11,12 +11,12 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
-from quadrat.planning.extra_columns import LABELS, OwnColumns, follows_labels
+from quadrat.planning.extra_columns import LABELS, OwnColumns, failed, follows_labels
 from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
-from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned, step_failed
+from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
-from quadrat.support.kinds import BOOL, INT64, KINDS, Framework
+from quadrat.support.kinds import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 
@@ -118,13 +118,14 @@ def padded_spec(
         padded_plan,
         asked,
         joined=columns.joined,
-        dense=columns.dense,
+        read=columns.read,
+        check=columns.check,
         main=asked.main,
         layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
         values=functools.partial(_values, label_value),
         labelling=labelling,
         hold=_reference_column,
-        failed=_failed,
+        failed=failed,
         facts=facts,
         finish=finish,
         **{**kind, **more},
@@ -205,14 +206,6 @@ def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
     return values
 
 
-def _failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
-    pad_values = getattr(collator, "pad_values", None)
-    if pad_values is not None and step[0] in pad_values and (step[2] != col.PAD_AXES or failure[1] < 0):
-        why = col.explain(failure) if failure[1] >= 0 else f"it does not fit the dtype {KINDS[step[3]]}"
-        raise ValueError(f"pad_values: column '{step[0]}' padded with {pad_values[step[0]]!r}: {why}")
-    return step_failed(collator, names if getattr(collator, "whole_word_mask", False) else (), step, failure)
-
-
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
     arrays = col.column_shapes(key.signature)[key.names.index(key.options.main)].first_form & col.MEMORY_ROWS
@@ -274,10 +267,10 @@ def padded_plan(key: PlanKey) -> Plan:
             raise FallBack("column 'labels' does not stack", "remove it: the collator makes labels")
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
     if own.kinds:
-        kinds = dict(own.kinds)
-        if any(name in kinds and action == col.HOLD for name, _, action, _ in steps):
-            raise FallBack(f"columns of {[*kinds]} are not rows of numbers", "give equal rows of numbers")
-        steps = [(name, index, action, kinds.get(name, kind)) for name, index, action, kind in steps]
+        if odd := [name for name, _, action, _ in steps if name in dict(own.kinds) and action == col.HOLD]:
+            raise FallBack(f"columns {odd} of dtypes are not rows of numbers", "give equal rows of numbers")
+        casts = [own.cast(name, shapes[index]) for name, index, *_ in steps]
+        steps = [(*step[:3], step[3] if cast is None else cast) for step, cast in zip(steps, casts, strict=True)]
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]

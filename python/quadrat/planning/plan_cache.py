@@ -15,7 +15,7 @@ from quadrat.planning.fallback import FallBack, Why
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
-from quadrat.support.kinds import BFLOAT16, FLOAT16, Framework
+from quadrat.support.kinds import Framework
 from quadrat.support.memory import interop
 from quadrat.support.tensors import NotOnCpu
 
@@ -70,7 +70,7 @@ _TOO_LARGE: Failure = (_core.CODES.OUT_OF_RANGE, -1, -1)
 def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
     """The reason to fall back when a step fails on values that the signature does not describe."""
     # The reference reads no column of words.
-    if step[2] == LABELS and "word_ids" in names:
+    if step[2] == LABELS and "word_ids" in names and getattr(collator, "whole_word_mask", False):
         raise ValueError(
             f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
             "BatchEncoding.word_ids() gives them"
@@ -114,7 +114,8 @@ class Spec(NamedTuple):
     names: tuple[str, ...] | None = None  # the columns that are read; None: all that the first feature has
     optional: str | None = None  # one more, where any feature has it
     joined: tuple[str, ...] = ()  # more; rows that have none, or None, are left out of them
-    dense: tuple[str, ...] = ()  # columns whose arrays and tensors may have any strides
+    # Columns that keep the kind of arrays and tensors without elements, and whether these may have any strides.
+    read: Mapping[str, bool] = {}
     absent: tuple[str, ...] = ()  # columns that the first feature must not have
     only: tuple[str, ...] | None = None  # with names: other columns that the first feature may have; None: any
     main: str | None = None  # the column to pad by
@@ -152,7 +153,7 @@ class Spec(NamedTuple):
             return (), {}, None, reason.args
         values = {name: _plain(value) for name, value in values.items()}
         for step in steps:
-            if step[3] in (FLOAT16, BFLOAT16) and not _fits(values.get(step[0]), step[3]):
+            if not _fits(values.get(step[0]), step[3]):
                 failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
                 return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
@@ -196,10 +197,15 @@ def _plain(value: Any) -> Any:
 
 
 def _fits(padding: Any, kind: int) -> bool:
-    """True if a number, or the first of what pads on axes, fits a float of two bytes; also where there is none."""
+    """True unless what pads, or the first part of what pads on axes, is a number that an int or a short float lacks."""
     number = padding[0] if type(padding) is tuple else padding
+    if not isinstance(number, numbers.Real):
+        return True
+    if "int" in kinds.KINDS[kind]:
+        limits: Any = np.iinfo(kinds.KINDS[kind])
+        return bool(limits.min <= number <= limits.max and number % 1 == 0)
     try:
-        return number is None or not isinstance(number, numbers.Real) or fill_value(number, kind) is not None
+        return fill_value(number, kind) is not None
     except OverflowError:
         return False
 

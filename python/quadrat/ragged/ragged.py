@@ -115,7 +115,7 @@ class Ragged(Generic[Array]):
         Args:
             rows: the rows; numbers of one kind. Of more dimensions, only the first may differ; the others trail.
             dtype: of the values; by default that of the rows, int64 or float64 for Python numbers.
-            return_tensors: "np" or "pt"; by default that of the first row, "np" for Python lists.
+            return_tensors: "np" or "pt"; by default that of the first row, "np" for lists, but "pt" for bfloat16.
 
         Raises:
             TypeError: when a row does not hold numbers, or the rows hold different kinds.

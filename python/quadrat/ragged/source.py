@@ -106,8 +106,8 @@ class RowSource:
         if self.own is not None:
             require_own_dtype(self.own, dtype, framework)
             dtype = None
-        framework = framework_of(framework, self.framework)
         kind = self.kind if dtype is None else kind_of(dtype)
+        framework = framework_of(framework, self.framework, kind)
         values, address = empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)

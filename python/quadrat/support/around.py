@@ -9,12 +9,13 @@ _DEEPEST = 8  # a sampler may name itself as its sampler
 
 
 class Around:
-    """A collator around another one, which is asked for all that this one does not have."""
+    """A collator around another one, which is asked for the public names that this one does not have."""
 
     collator: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name == "collator":  # while it is unpickled
+        # Copying and pickling look for methods of this object, before it has a collator.
+        if name == "collator" or name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.collator, name)
 

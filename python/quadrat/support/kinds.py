@@ -40,10 +40,10 @@ def torch_kinds() -> dict[torch.dtype, int]:
     return {getattr(torch_module(), name): kind for kind, name in enumerate(KINDS) if hasattr(torch_module(), name)}
 
 
-def framework_of(return_tensors: str | None, default: Framework) -> Framework:
-    """The library that `return_tensors` names. Raises ValueError for an unknown one."""
+def framework_of(return_tensors: str | None, default: Framework, kind: int | None = None) -> Framework:
+    """The library that `return_tensors` names; by default torch for numbers that NumPy lacks. Raises ValueError."""
     if return_tensors is None:
-        return default
+        return "pt" if kind == BFLOAT16 else default
     if return_tensors not in ("np", "pt"):
         raise ValueError(f"return_tensors must be 'np' or 'pt', not {return_tensors!r}")
     return "np" if return_tensors == "np" else "pt"

@@ -66,6 +66,17 @@ def unknown_framework(return_tensors: Any) -> str:
     return f"return_tensors is {shown(return_tensors)}; it must be 'pt' or 'np'"
 
 
+def not_in_numpy(collator: Any, columns: Iterable[Column]) -> Iterator[str]:
+    """Numbers that NumPy does not have, where it is to make the batch."""
+    for column in columns if getattr(collator, "return_tensors", None) == "np" else ():
+        for row, value in enumerate(column.values):
+            if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+                yield (
+                    f"{column.place(row)} holds bfloat16 numbers, which NumPy does not have; give row.float(), or use "
+                    "return_tensors='pt'"
+                )
+
+
 def pads(collator: Any) -> bool:
     """True if the collator's options ask for padding."""
     return getattr(collator, "padding", True) not in (False, "do_not_pad")

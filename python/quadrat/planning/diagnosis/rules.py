@@ -96,6 +96,7 @@ def _padded(collator: Any, rows: dict[str, list[Any]], choices: int = 0) -> Iter
     for column in columns:
         if column not in targets or any(value is not None for value in column.values):
             yield from broken(column)
+    yield from options.not_in_numpy(collator, (column for column in columns if column.role not in _PADDED))
     for column in targets:
         yield from _targets(collator, column)
     yield from _not_one_per_token(columns, tokens)
@@ -184,6 +185,7 @@ def _stacked(collator: Any, features: Sequence[Any]) -> Iterator[str]:
         if name == label or not isinstance(values[0], (str, type(None)))
     ]
     columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
+    yield from options.not_in_numpy(collator, columns)
     for column in columns:
         yield from broken(column)
         yield from _uneven(column, _to_stack(collator, column, rows))
