@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
 
-SMOOTHED = 10  # steps of which a loss in the picture is the mean
+SMOOTHED = 3  # parts of an epoch; a loss in the picture is the mean of one, as some batches have longer texts
 WAYS = ("transformers", "quadrat, token budget", "quadrat, same batches")
 WALL, PROCESSOR = 0, 1  # the clocks, as `in_turn.Turn.seconds` gives them
 BUSY = 1.25  # times by which the gains by both clocks differ where another program used the machine
@@ -123,13 +123,13 @@ def draw(outcomes: dict[str, Outcome], path: Path) -> None:
     axes = figure.subplots()
     for way, colour, style in zip(WAYS, ("tab:gray", "tab:blue", "black"), ("-", "-", ":"), strict=True):
         run = outcomes[way]
-        steps = np.ones(min(SMOOTHED, len(run.losses)))
+        steps = np.ones(max(len(run.losses) // run.epochs // SMOOTHED, 1))
         sums, rows = (np.convolve(of, steps, "valid") for of in (np.multiply(run.losses, run.rows), run.rows))
         mean, moments = sums / rows, run.moments[len(steps) - 1 :, run.clock]
         axes.plot(moments, mean, style, color=colour, label=f"{way}: {run.epoch:.1f} s an epoch")
         axes.plot(moments[-1], mean[-1], "o", color=colour)
     axes.set_xlabel("seconds of training" if run.clock == WALL else "seconds of training, CPU time")
-    axes.set_ylabel(f"training loss, mean over the texts of {SMOOTHED} steps")
+    axes.set_ylabel("training loss, mean over the texts of a third of an epoch")
     axes.set_xlim(left=0)
     axes.set_title("The same model, the same texts, the same number of epochs")
     axes.legend(frameon=False)

@@ -183,7 +183,8 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
             **_DATA,
             "--max-tokens N": "tokens per batch (default: as many as keep the number of batches)",
             "--pad-to-multiple-of N": "pad lengths to the next multiple of N",
-            "--png FILE": "also save a picture: a .png, .svg or .pdf file, for example",
+            "--png FILE": "also save a picture: a .png, .svg or .pdf file, for example; needs matplotlib "
+            "(pip install matplotlib)",
         },
     ),
     "info": (

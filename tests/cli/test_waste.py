@@ -128,6 +128,21 @@ def test_without_a_tokenizer_words_are_counted(tmp_path, capsys):
     assert [(one["first"], one["rows"]) for one in histogram] == [(0, 1), (1, 2), (2, 1)]
 
 
+@pytest.mark.parametrize("longest", [40, 400])
+def test_limits_in_words_say_so_beside_the_code(longest, tmp_path, capsys):
+    path, rows = tmp_path / "texts.txt", tmp_path / "rows.jsonl"
+    sizes = [1 + 7 * row % longest for row in range(400)]
+    path.write_text("\n".join("word " * size for size in sizes))
+    rows.write_text("\n".join(json.dumps({"input_ids": [5] * size}) for size in sizes))
+    said = "# the limit counts words, which are fewer than tokens: give your tokenizer with --tokenizer"
+    pieces = re.split(r"\n\n", here(capsys, "waste", path)[1])
+    limited = [piece for piece in pieces if re.search(r"    .*max.(tokens|length)[= ]\d", piece)]
+    assert len(limited) > 1
+    assert all(said in piece for piece in limited)
+    assert all(lines[0] == said for lines in in_json(capsys, "waste", path)["code"].values())
+    assert said not in here(capsys, "waste", rows)[1]
+
+
 def test_token_ids_of_json(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text('{"input_ids": [1, 2], "n": 1}\n{"input_ids": [3], "n": 2}\n')
     assert in_json(capsys, "waste", tmp_path / "rows.jsonl")["lengths"]["tokens"] == 3

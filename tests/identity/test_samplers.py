@@ -223,7 +223,7 @@ def test_nulls():
 def test_takes_what_the_reference_takes():
     expected, got = both(2)
     assert got == expected
-    expected, got = both(2, lengths=[3, 1, 2], model_input_name="x", dataset=[])
+    expected, got = both(2, lengths=[3, 1, 2], model_input_name="x", dataset=[{}, {}, {}])
     assert got == expected
     assert issubclass(*PAIR[::-1])
 

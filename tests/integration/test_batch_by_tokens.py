@@ -3,7 +3,6 @@
 import math
 import random
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -88,6 +87,15 @@ def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
         assert trainer.train_dataset is data
         assert trainer.data_collator is collator
         assert vars(trainer.args) == before
+    for flat in (
+        quadrat.DataCollatorWithFlattening(),
+        quadrat.DataCollatorForTokenClassification(make_tokenizer(), padding_free=True),
+    ):
+        trainer = trainer_of(tmp_path, varied, flat)
+        said = "batches are as before: the collator joins rows without padding, so a token budget would save nothing."
+        assert str(quadrat.batch_by_tokens(trainer)) == said
+        assert trainer.train_dataset is varied
+        assert "at most 256 tokens" in str(quadrat.batch_by_tokens(trainer, 256))
     given = quadrat.batch_by_tokens(trainer_of(tmp_path, same), 28)
     assert str(given).endswith("A step has 4.0 rows on average instead of 8.")
 
@@ -113,49 +121,6 @@ def test_other_collators(tmp_path, collator):
     assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows
 
 
-def test_a_run_resumed_with_other_batches_is_refused(tmp_path):
-    """Both plans are named; and with other batches it goes on where it is told to begin the epoch anew."""
-
-    def resumed(tokens: int | None, data: Any = None, seed: int | None = None, **options: Any) -> Any:
-        options = {"save_strategy": "steps", "save_steps": 3, "num_train_epochs": 2, **options}
-        trainer = trainer_of(tmp_path / str(tokens is None), rows() if data is None else data, **options)
-        if tokens is not None:
-            quadrat.batch_by_tokens(trainer, tokens, seed=seed)
-        return trainer
-
-    resumed(256, max_steps=3).train()
-    for others, said in (
-        ([512], "budget_tokens is 512 here and 256 in the checkpoint"),
-        ([256, rows()[1:]], "rows is 95 here and 96 in the checkpoint"),
-        ([256, rows()[::-1]], r"lengths is \d+ here and \d+ in the checkpoint"),
-        ([256, None, 7], "seed is 7 here and 42 in the checkpoint"),
-    ):
-        with pytest.raises(ValueError, match=rf"checkpoint's batches are others.*{said}.*ignore_data_skip=True"):
-            resumed(*others).train(resume_from_checkpoint=True)
-    assert resumed(512, ignore_data_skip=True, max_steps=5).train(resume_from_checkpoint=True).global_step == 5
-    resumed(None, max_steps=3).train()
-    without = resumed(256)
-    with pytest.raises(ValueError, match="it was written with batches of a constant number of rows"):
-        without.train(resume_from_checkpoint=str(tmp_path / "True" / "checkpoint-3"))
-
-
-def test_packs_and_batches_of_ones_own_are_in_checkpoints_too():
-    def begin(dataset: Any, stored: dict[str, Any], step: int) -> None:
-        args = SimpleNamespace(ignore_data_skip=False, process_index=0)
-        state = SimpleNamespace(global_step=step, stateful_callbacks=stored)
-        quadrat.SetEpochCallback().on_train_begin(args, state, None, train_dataloader=SimpleNamespace(dataset=dataset))
-
-    packs = [quadrat.PackedDataset(rows(), length, seed=seed) for length, seed in ((64, 0), (80, 0), (64, 1))]
-    batches = [quadrat.data.BatchedDataset(rows(), [[0, number], [3]]) for number in (1, 2)]
-    for first, *others in (packs, batches):
-        stored: dict[str, Any] = {}
-        begin(first, stored, 0)
-        begin(first, stored, 3)
-        for other in others:
-            with pytest.raises(ValueError, match=r"here and .* in the checkpoint"):
-                begin(other, dict(stored), 3)
-
-
 def test_samples_of_a_second_are_rows(tmp_path):
     seen: list[dict[str, Any]] = []
 
@@ -171,6 +136,28 @@ def test_samples_of_a_second_are_rows(tmp_path):
         rows_of_a_step = logged["train_samples_per_second"] / logged["train_steps_per_second"]
         assert rows_of_a_step == pytest.approx(96 / made.steps, rel=0.01)
     assert made.steps != 96
+
+
+def test_a_trainer_that_has_trained_is_warned_of(tmp_path, caplog):
+    trainer = trainer_of(tmp_path, rows())
+    trainer.train()
+    quadrat.batch_by_tokens(trainer, 256)
+    assert "the Trainer has begun to train before: only its next training changes" in caplog.text
+    trainer.seen.clear()
+    trainer.train()
+    assert sorted(trainer.numbers) == list(range(96))
+    assert max(shape.numel() for _, shape in trainer.seen) <= 256
+    caplog.clear()
+    quadrat.batch_by_tokens(trainer_of(tmp_path, rows()))
+    assert "begun to train" not in caplog.text
+
+
+def test_misspelt_arguments(tmp_path):
+    trainer = trainer_of(tmp_path, rows())
+    with pytest.raises(TypeError, match=r"batch_by_tokens\(\) got an .* 'max_token': did you mean max_tokens\?$"):
+        quadrat.batch_by_tokens(trainer, max_token=64)
+    with pytest.raises(TypeError, match=r"'order': did you mean trainer, max_tokens, lengths, .*\?$"):
+        quadrat.batch_by_tokens(trainer, order=[])
 
 
 class Chooses(Noting):

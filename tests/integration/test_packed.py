@@ -318,7 +318,7 @@ def test_bad_arguments():
     for error, said, call in (
         (ValueError, "row 3 has 9 tokens, more than max_length=8", packs_of(rows_of([3, 2, 4, 9]), 8)),
         (ValueError, "must contain 'input_ids', whose lengths are used", packs_of(ROWS, columns=["labels"])),
-        (ValueError, "there are 2 lengths, but the dataset has 50 rows", packs_of(ROWS, lengths=[1, 2])),
+        (ValueError, "there are 2 lengths for 50 rows: give one for each row", packs_of(ROWS, lengths=[1, 2])),
         (TypeError, "integers", packs_of(ROWS, lengths=[0.5] * 50)),
         (ValueError, "max_length", packs_of(ROWS, 0)),
         (ValueError, "strategy must be one of", packs_of(ROWS, strategy="best")),

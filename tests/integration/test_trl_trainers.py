@@ -1,6 +1,7 @@
 """`patch_trl`: trainers of TRL lose the same, step by step, with it and without; and what it puts where."""
 
 import contextlib
+import functools
 import pickle
 import sys
 import warnings
@@ -106,6 +107,17 @@ def test_token_budget(run, patched, tmp_path):
     columns = sorted(name for name in data.column_names if name.endswith("ids"))
     assert sorted(taken) == sorted(str([row[name] for name in columns]) for row in data)
     assert tokens < whole["input_ids"].numel() * len([name for name in whole if name.endswith("input_ids")])
+
+
+def test_preferences_of_another_collator_need_lengths(tmp_path):
+    """Their rows are tokenized, and what a wrapped collator makes of them is not known."""
+    trainer = trainer_of("DPO", tmp_path)
+    data = trainer.train_dataset
+    trainer.data_collator = functools.partial(trainer.data_collator)
+    with pytest.raises(ValueError, match=r"'prompt_ids'.* and partial joins them in its own way; give .* lengths="):
+        quadrat.batch_by_tokens(trainer, 80)
+    sizes = [2 * (len(row["prompt_ids"]) + max(len(row["chosen_ids"]), len(row["rejected_ids"]))) for row in data]
+    assert quadrat.batch_by_tokens(trainer, max(sizes), lengths=sizes).changed
 
 
 NAMES = [

@@ -1,6 +1,7 @@
 """Epochs that worker processes see change, and positions in them from which an iteration goes on."""
 
 import pickle
+import zlib
 from collections.abc import Mapping
 from multiprocessing import RawArray
 from multiprocessing.context import get_spawning_popen
@@ -119,6 +120,20 @@ class Resumable(WithEpoch):
             at = _copy_of(known)
         self._at, self._resumes = at, False
         return at
+
+
+def settings_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of a plan, by name, as entries of a state: numbers and texts; of an array, what tells it apart."""
+    settings: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            settings |= {f"{name}_{inner}": entry for inner, entry in settings_of(value._asdict()).items()}
+        elif isinstance(value, np.ndarray):
+            checksum = zlib.crc32(np.ascontiguousarray(value).data)
+            settings[name] = f"{len(value)} numbers, {value.sum()} in all, checksum {checksum:08x}"
+        else:
+            settings[name] = value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    return settings
 
 
 def differences(settings: Mapping[str, Any], others: Mapping[str, Any], place: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import sys
@@ -21,6 +20,8 @@ from quadrat.input.rows import MAIN, Rows, table_of
 from quadrat.ops._philox import number_below
 from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import require_each
+from quadrat.support.around import unexpected
 from quadrat.support.arrays import IntArray, is_array
 from quadrat.support.extras import needs
 from quadrat.support.progress import NoBar, progress_bar
@@ -92,8 +93,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         found = measured(rows, column) if lengths is None else lengths_of(lengths)
         require_rows(found, "batch")
         self._count, self._read = _reader(rows, column)
-        if len(found) != self._count:
-            raise ValueError(f"there are {len(found)} lengths for {self._count} rows")
+        require_each(found, self._count)
         if not found.min():
             raise ValueError(f"row {int(found.argmin())} has no tokens: leave it out, or give it a token")
         multiple = getattr(self.collator, "pad_to_multiple_of", None) or 1
@@ -225,8 +225,7 @@ def map_by_length(
     """
     known = by_length.__init__.__kwdefaults__ or {}
     for name in options.keys() - known:
-        near = ", ".join(difflib.get_close_matches(name, known, 1) or known)
-        raise TypeError(f"map_by_length() got an unexpected keyword argument {name!r}: did you mean {near}?")
+        raise unexpected("map_by_length", name, known)
     options |= {"collator": _collator_of(collator, tokenizer), "tokenizer": tokenizer, "max_tokens": max_tokens}
     if (world_size := options.get("world_size", 1)) != 1:
         _require_processes(world_size, options.get("rank", 0))

@@ -206,10 +206,6 @@ class Budget(NamedTuple):
             raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
         return cls(tokens, rows, multiple, bool(padded))
 
-    def settings(self) -> dict[str, Any]:
-        """The entries of a state."""
-        return {f"budget_{name}": value for name, value in self._asdict().items()}
-
     def require(self, lengths: IntArray, advice: str) -> None:
         """Raises ValueError if there are no rows, or one is above the budget."""
         require_rows(lengths, "batch")

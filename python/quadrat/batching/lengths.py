@@ -11,7 +11,7 @@ from quadrat import _core
 from quadrat.batching.row_tokens import tokens_in_batches
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import as_lengths
+from quadrat.ragged.offsets import as_lengths, require_each
 from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop
@@ -84,8 +84,7 @@ def lengths(dataset: Any, column: str = MAIN, *, choices: bool = False, weights:
 def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
     """Lengths and weights together. A part has the weights of some rows. Raises TypeError or ValueError."""
     weights: IntArray = np.concatenate([found[:0], *(as_lengths(_patches_of(one), "weights") for (one,) in parts)])
-    if len(weights) != len(found):
-        raise ValueError(f"there are {len(weights)} weights for {len(found)} rows")
+    require_each(weights, len(found), "weights")
     return found + weights
 
 
@@ -100,15 +99,18 @@ def _patches_of(part: Any) -> Any:
     return np.array([grid.prod(1).sum() for grid in grids], np.int64)
 
 
-def lengths_of(given: Any) -> IntArray:
-    """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
+def lengths_of(given: Any, rows: int | None = None) -> IntArray:
+    """Lengths as they were given, checked and copied; of a dataset, those of its rows. rows: how many there must be."""
     if not hasattr(given, "dtype"):
         is_list = isinstance(given, (list, tuple))
-        rows = given[:1] if is_list else ()
+        some = given[:1] if is_list else ()
         named = isinstance(given, Mapping) or (not is_list and getattr(given, "column_names", None))
-        if named or (rows and isinstance(rows[0], (Mapping, list, tuple))):
-            return lengths(given)
-    return as_lengths(given)
+        if named or (some and isinstance(some[0], (Mapping, list, tuple))):
+            given = lengths(given)
+    found = as_lengths(given)
+    if rows is not None:
+        require_each(found, rows)
+    return found
 
 
 def _of_other(dataset: Any, column: str) -> IntArray:

@@ -13,7 +13,7 @@ from quadrat.batching.budget import require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.input.items import Pieces
 from quadrat.ops._philox import number_below
-from quadrat.ragged.offsets import as_lengths, tensor_or_array
+from quadrat.ragged.offsets import as_lengths, require_each, tensor_or_array
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import IntArray, as_numpy
 
@@ -136,8 +136,8 @@ class Packing(NamedTuple):
         if self.overlong == "error":
             pieces_of(lengths, self.max_length, self.overlong)  # names a row before rows are exchanged
         moved, counts = None, self.counts
-        if counts is not None and len(counts) != len(lengths):
-            raise ValueError(f"there are {len(counts)} counts for {len(lengths)} rows")
+        if counts is not None:
+            require_each(counts, len(lengths), "counts")
         if self.strategy != "in_order" and (order is not None or counts is not None):
             moved = np.arange(len(lengths)) if order is None else random_order(len(lengths), *order, ROWS)
             if counts is not None:  # of rows of equal length those with more first, in each epoch

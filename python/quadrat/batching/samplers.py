@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from quadrat.batching.lengths import has_stored_lengths
 from quadrat.batching.lengths import lengths as stored_lengths
 from quadrat.input.rows import MAIN
+from quadrat.ragged.offsets import require_each
 from quadrat.support.extras import needs
 
 with needs("quadrat.batching.samplers", "transformers"):
@@ -27,7 +28,8 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
         generator: a `torch.Generator` for the permutation; by default torch's global one.
 
     Raises:
-        ValueError: if neither `dataset` nor `lengths` is given, or the first item is not a mapping with that column.
+        ValueError: if neither `dataset` nor `lengths` is given, or there are more or fewer lengths than rows, or the
+            first item is not a mapping with that column.
         TypeError: when a row is null; the message names the row.
 
     Examples:
@@ -62,6 +64,8 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
             lengths = _read_once(lengths)
         elif imitated.unknown(self._imitates) is None and has_stored_lengths(dataset, name):
             lengths = stored_lengths(dataset, name).tolist()
+        if lengths is not None and dataset is not None and hasattr(dataset, "__len__"):
+            require_each(lengths, len(dataset))
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 
     def __repr__(self) -> str:

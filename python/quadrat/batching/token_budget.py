@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-import zlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
-from quadrat.batching.budget import MOST_ROWS, Budget, attention_of, ragged_of, require_rows
+from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order, settings_of
+from quadrat.batching.budget import MOST_ROWS, AttentionCost, Budget, attention_of, ragged_of, require_rows
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import require_choice
 from quadrat.ops._philox import epoch_of, number_below, seed_of
@@ -77,6 +76,20 @@ def usual_sampler(
         else:
             at["max_batch_size"] = rows if rows < len(some) else None
             return TokenBudgetBatchSampler(found, **at, **options)
+
+
+class _Plan(NamedTuple):
+    """All that the batches of an epoch depend on besides its number."""
+
+    lengths: IntArray
+    budget: Budget  # in the unit of costs
+    attention: AttentionCost | None
+    window: int
+    world_size: int
+    all_ranks: bool
+    shuffle: bool
+    seed: int
+    drop_last: bool
 
 
 class TokenBudgetBatchSampler(Resumable, _Base):
@@ -159,40 +172,25 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         attention: Any = None,
     ) -> None:
         require_choice(overlong, "overlong", ("error", "alone"))
-        self._lengths = lengths_of(lengths)
-        self.rows = count = len(self._lengths)
+        found, cost = lengths_of(lengths), attention_of(attention)
+        self.rows = count = len(found)
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
-        require_rows(self._lengths, "batch")
+        require_rows(found, "batch")
         if overlong == "error":
-            budget.require(self._lengths, advice="overlong='alone' makes such a row a batch of its own")
-        self._attention = attention_of(attention)
+            budget.require(found, advice="overlong='alone' makes such a row a batch of its own")
         self.max_tokens = budget.tokens
-        self._costs, self._budget = budget.priced(self._attention, self._lengths)
+        self._costs, priced = budget.priced(cost, found)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
-        self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        usual = self._budget.usual_window(self._costs)
-        self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
-        self._shuffle, self.drop_last = bool(shuffle), bool(drop_last)
-        self._plan: tuple[int, Ragged] | None = None
+        window = priced.usual_window(self._costs) if window is None else number_below(window, "window", 1 << 62, 1)
+        numbers = self.world_size, self.rank is None, bool(shuffle), seed_of(seed), bool(drop_last)
+        self._plan = _Plan(found, priced, cost, window, *numbers)
+        self.drop_last = self._plan.drop_last
+        self._shared: tuple[int, Ragged] | None = None  # an epoch, and its batches for this rank
         self._steps = 0  # of an epoch; 0: not known yet
-        super().__init__(
-            {
-                "rows": count,
-                "tokens": int(self._lengths.sum()),
-                "lengths": zlib.crc32(self._lengths.data),
-                **self._budget.settings(),
-                "window": self._window,
-                "world_size": self.world_size,
-                "all_ranks": self.rank is None,
-                "shuffle": self._shuffle,
-                "seed": self._seed,
-                "drop_last": self.drop_last,
-                "attention": "" if self._attention is None else str(self._attention),
-            }
-        )
+        super().__init__(settings_of(self._plan._asdict()))
 
     def __repr__(self) -> str:
         return (
@@ -203,7 +201,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     @property
     def max_batch_size(self) -> int | None:
         """The maximum number of rows in a batch; None: as many as the budget allows."""
-        return self._budget.rows if self._budget.rows < MOST_ROWS else None
+        return rows if (rows := self._plan.budget.rows) < MOST_ROWS else None
 
     @property
     def sampler(self) -> TokenBudgetBatchSampler:
@@ -247,43 +245,44 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def _share(self, epoch: int) -> Ragged:
         """The batches of this rank in an epoch."""
-        plan = self._plan
-        if plan is None or plan[0] != epoch:
+        shared = self._shared
+        if shared is None or shared[0] != epoch:
             rows, steps = self._planned(epoch)
             batches = steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
-            plan = self._plan = (epoch, ragged_of(rows, batches))
-        return plan[1]
+            shared = self._shared = (epoch, ragged_of(rows, batches))
+        return shared[1]
 
     def _planned(self, epoch: int) -> tuple[IntArray, IntArray]:
         """Rows, and the batches of all ranks, `[steps, world_size, 3]`: where in the rows each begins and ends."""
-        ranks = self.world_size
+        plan, ranks = self._plan, self._plan.world_size
         first = {} if self._steps else {(0, ROWS): self._batched(0, ROWS)}
         if first:
             self._steps = self._steps_for(len(first[0, ROWS][1]))
         steps = self._steps
-        most = steps * ranks + (ranks - 1 if self.drop_last else 0)
+        most = steps * ranks + (ranks - 1 if plan.drop_last else 0)
         # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
         tries = [(epoch, stream) for stream in (ROWS, *range(GROUPS + 1, GROUPS + _TRIES))]
         made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
         rows, batches = next(one for one in made if len(one[1]) <= most)
-        order = random_order(steps, self._seed, epoch, GROUPS) if self._shuffle else None
-        return rows, self._budget.balanced(self._costs, rows, batches, ranks=ranks, steps=steps, order=order)
+        order = random_order(steps, plan.seed, epoch, GROUPS) if plan.shuffle else None
+        return rows, plan.budget.balanced(self._costs, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""
-        ranks, windows = self.world_size, min(-(-len(self._lengths) // self._window), batches)
+        plan, ranks, rows = self._plan, self._plan.world_size, self.rows
+        windows = min(-(-rows // plan.window), batches)
         # How many an epoch takes goes up and down by less than a fifth of the root of the windows.
-        spare = math.ceil(math.sqrt(windows) / 3) if self._shuffle and windows > 1 else 0
-        if self.drop_last:
+        spare = math.ceil(math.sqrt(windows) / 3) if plan.shuffle and windows > 1 else 0
+        if plan.drop_last:
             if batches < ranks:
                 raise ValueError(
                     f"there are {batches} batches, and world_size={ranks}: drop_last=True would drop them all"
                 )
-            return min(batches + spare, len(self._lengths)) // ranks
-        return min(-(-(batches + spare) // ranks), -(-len(self._lengths) // ranks))
+            return min(batches + spare, rows) // ranks
+        return min(-(-(batches + spare) // ranks), -(-rows // ranks))
 
     def _batched(self, epoch: int, stream: int) -> tuple[IntArray, IntArray]:
         """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
-        count = len(self._lengths)
-        rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
-        return rows, self._budget.batched(self._costs, rows, self._window)
+        plan = self._plan
+        rows = random_order(self.rows, plan.seed, epoch, stream) if plan.shuffle else np.arange(self.rows)
+        return rows, plan.budget.batched(self._costs, rows, plan.window)

@@ -3,6 +3,7 @@
 Batches are a `Ragged` of row numbers, one row per batch; `padded` and `flattened` compute their costs.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ LITTLE_PADDING = 0.05
 ENOUGH_WITH_BUDGET = 0.10
 # From so many times as many steps on, or as few, a token budget is not just a faster epoch.
 MANY_STEPS = 2
+
+# What texts are counted by without a tokenizer.
+WORDS = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
 
 FIXED = "fixed length"
 DYNAMIC = "dynamic"
@@ -283,6 +287,13 @@ def code(
         "Trainer": [*packed, *_trainer(packs, "packs"), "trainer.add_callback(quadrat.SetEpochCallback())"],
         "A DataLoader, for a model without such attention": by_budget,
     }
+
+
+def with_units(lines: list[str], counted_by: str) -> list[str]:
+    """Lines to copy, which say so where their limits are not in tokens."""
+    is_limited = any(re.search("max[_-](tokens|length)[= ]", line) for line in lines)
+    said = "# the limit counts words, which are fewer than tokens: give your tokenizer with --tokenizer"
+    return [*[said] * (counted_by == WORDS and is_limited), *lines]
 
 
 def _trainer(batch_size: int, dataset: str) -> list[str]:

@@ -53,7 +53,7 @@ def examine(options: Namespace) -> waste.Report:
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     lengths = corpus.lengths(tokenizer)
     stored = waste.stored_padding(lengths, corpus.lengths(None, stored=True) if corpus.has_tokens else lengths)
-    counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
+    counted_by = waste.WORDS
     if corpus.has_tokens:
         counted_by = f"the lists in column {corpus.column!r}{', without padding' * bool(stored)}"
     elif tokenizer is not None:
@@ -70,6 +70,7 @@ def examine(options: Namespace) -> waste.Report:
     sizes = {"batch_size": size, "max_length": max_length, "max_tokens": max_tokens}
     rounding = {"pad_to_multiple_of": options.pad_to_multiple_of}
     ways = waste.every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
+    code = waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), stored=bool(stored))
     kept = "as many as keep the number of batches (set it with --max-tokens)"
     return waste.Report(
         data=corpus.name,
@@ -83,7 +84,7 @@ def examine(options: Namespace) -> waste.Report:
         ways=ways,
         stored=stored,
         advice=waste.advise(ways, tokenizer, stored),
-        code=waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), stored=bool(stored)),
+        code={purpose: waste.with_units(lines, counted_by) for purpose, lines in code.items()},
     )
 
 
@@ -131,7 +132,8 @@ def show(report: waste.Report) -> None:
         say(out, sentence, style="" if number else "bold")
     shown = dict(report.code)
     if waste.choose(report.ways) == waste.BUDGET and not report.stored:
-        shown["Trainer, without a change to the script"] = [f"quadrat run --max-tokens {report.max_tokens} script.py"]
+        command = f"quadrat run --max-tokens {report.max_tokens} script.py"
+        shown["Trainer, without a change to the script"] = waste.with_units([command], report.counted_by)
     for purpose, lines in shown.items():
         say(out)
         say(out, f"{purpose}:")

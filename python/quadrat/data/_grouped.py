@@ -14,6 +14,11 @@ from quadrat.ragged import Ragged
 class GroupedDataset(WithEpoch):
     """The base of `BatchedDataset` and `PackedDataset`: an item is a group of rows of `dataset`."""
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What the groups depend on, for checkpoints."""
+        raise NotImplementedError
+
     def __init__(self, dataset: Any, columns: Sequence[str] | None, column: str | None = None) -> None:
         super().__init__()
         self.dataset = dataset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from quadrat.batching._epoch import Resumable
+from quadrat.batching._epoch import Resumable, settings_of
 from quadrat.batching.lengths import lengths, measure, parts_of, weighted
 from quadrat.batching.packing import pieces_of, require_choice
 from quadrat.data._grouped import columns_of, with_columns
@@ -85,9 +85,7 @@ class StreamedDataset(Resumable, _Base):
     _OVERLONG: tuple[str, ...]
     _advice: str  # what to do about a row that is too long
 
-    def __init__(
-        self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **settings: int | str
-    ) -> None:
+    def __init__(self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **plan: Any) -> None:
         require_choice(options.overlong, "overlong", self._OVERLONG)
         self.world_size = number_below(options.world_size, "world_size", 1 << 32, 1)
         self._options = options._replace(
@@ -98,7 +96,7 @@ class StreamedDataset(Resumable, _Base):
             rank=number_below(options.rank, "rank", self.world_size),
             shards_itself=bool(options.shards_itself),
         )
-        super().__init__({"stream": type(self).__name__, **self._options._asdict(), **settings})
+        super().__init__(settings_of({"stream": type(self).__name__, **self._options._asdict(), **plan}))
         self.columns = columns_of(columns, options.column)
         require_rows(dataset)
         self.dataset, self.rank = dataset, self._options.rank

@@ -41,7 +41,7 @@ class BatchedDataset(GroupedDataset):
     Raises:
         TypeError: when the dataset cannot be indexed by row (an `IterableDataset`), or row numbers are not integers.
         ValueError: when a row number is out of range or a batch is empty, for a missing column, and for a sampler of
-            one rank out of several.
+            one rank out of several, or of another number of rows than the dataset has.
 
     Examples:
         >>> import quadrat
@@ -72,10 +72,10 @@ class BatchedDataset(GroupedDataset):
                 sampler = Ragged.from_rows(rows) if rows else Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
             self._check(sampler)
         self.sampler = sampler
+        self._require_rows()
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """What the batches depend on, for checkpoints."""
         if isinstance(self.sampler, Ragged):
             return {"batches": zlib.crc32(str(self.sampler.to_lists()).encode())}
         return self.sampler._settings
@@ -93,12 +93,15 @@ class BatchedDataset(GroupedDataset):
             raise ValueError(f"row {values[first:last][wrong.argmax()]} is out of range: there are {len(self.dataset)}")
 
     def _current(self) -> tuple[Ragged]:
-        sampler = self.sampler
-        if isinstance(sampler, Ragged):
-            return (sampler,)
-        if sampler.rows > len(self.dataset):
-            raise ValueError(f"the sampler has {sampler.rows} rows, but the dataset has {len(self.dataset)}")
-        return (sampler._share(self.epoch),)
+        if isinstance(self.sampler, Ragged):
+            return (self.sampler,)
+        self._require_rows()  # a list may have become longer or shorter
+        return (self.sampler._share(self.epoch),)
+
+    def _require_rows(self) -> None:
+        """Raises ValueError if a sampler has other rows."""
+        if isinstance(self.sampler, TokenBudgetBatchSampler) and self.sampler.rows != (rows := len(self.dataset)):
+            raise ValueError(f"the sampler has {self.sampler.rows} rows, but the dataset has {rows}")
 
     def _items(self, plan: tuple[Ragged], groups: list[int]) -> list[Any]:
         return [as_batch(self._rows(plan[0][group].tolist())) for group in groups]

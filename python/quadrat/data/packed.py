@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from quadrat.batching._epoch import GROUPS, random_order
+from quadrat.batching._epoch import GROUPS, random_order, settings_of
 from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import Packing, Packs, Strategy
@@ -16,6 +15,16 @@ from quadrat.data._grouped import GroupedDataset
 from quadrat.input.items import Pack, packs_of
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import seed_of
+from quadrat.support.arrays import IntArray
+
+
+class _Plan(NamedTuple):
+    """All that the packs of an epoch depend on besides its number."""
+
+    packing: Packing
+    lengths: IntArray
+    shuffle: bool
+    seed: int
 
 
 class PackedDataset(GroupedDataset):
@@ -72,33 +81,29 @@ class PackedDataset(GroupedDataset):
         max_count: int | None = None,
     ) -> None:
         super().__init__(dataset, columns, column)
-        self._packing = Packing.of(max_length, strategy, overlong, counts, max_count)
-        self._lengths = measured(dataset, column) if lengths is None else lengths_of(lengths)
-        if len(self._lengths) != len(dataset):
-            raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
-        self._column, self._shuffle, self._seed = column, bool(shuffle), seed_of(seed)
+        packing = Packing.of(max_length, strategy, overlong, counts, max_count)
+        found = measured(dataset, column) if lengths is None else lengths_of(lengths, len(dataset))
+        self._plan, self._column = _Plan(packing, found, bool(shuffle), seed_of(seed)), column
         self._planned: tuple[int, Packs] | None = None
         self._current()  # raises for invalid lengths and options
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """What the packs depend on, for checkpoints."""
-        packing, lengths = self._packing, zlib.crc32(self._lengths.data)
-        made = {"max_length": packing.max_length, "strategy": packing.strategy, "overlong": packing.overlong}
-        return {**made, "lengths": lengths, "shuffle": self._shuffle, "seed": self._seed}
+        return settings_of(self._plan._asdict())
 
     @property
     def fill(self) -> float:
         """The share of the packs that holds tokens, from 0 to 1."""
-        longest, overlong = self._packing.max_length, self._packing.overlong
-        sizes = self._lengths if overlong != "truncate" else np.minimum(self._lengths, longest)
+        longest, sizes = self._plan.packing.max_length, self._plan.lengths
+        if self._plan.packing.overlong == "truncate":
+            sizes = np.minimum(sizes, longest)
         return int(sizes.sum()) / (len(self) * longest)
 
     def _current(self) -> Packs:
-        epoch, planned = self.epoch, self._planned
+        epoch, planned, plan = self.epoch, self._planned, self._plan
         if planned is None or planned[0] != epoch:
-            order = (self._seed, epoch) if self._shuffle else None
-            packs = self._packing.packs(self._lengths, order)
+            order = (plan.seed, epoch) if plan.shuffle else None
+            packs = plan.packing.packs(plan.lengths, order)
             if order is not None:
                 packs = packs.chosen(random_order(len(packs.rows), *order, GROUPS))
             planned = self._planned = (epoch, packs)
@@ -106,5 +111,5 @@ class PackedDataset(GroupedDataset):
 
     def _items(self, plan: Packs, groups: list[int]) -> list[Pack]:
         packs = plan.chosen(groups)
-        rows, pieces = self._rows(packs.rows.values.tolist()), self._packing.pieces(packs, self._lengths)
+        rows, pieces = self._rows(packs.rows.values.tolist()), self._plan.packing.pieces(packs, self._plan.lengths)
         return packs_of(rows, self._column, pieces, packs.rows.offsets)

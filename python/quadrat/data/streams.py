@@ -100,8 +100,8 @@ class BatchedStream(StreamedDataset):
         self._budget = budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         limit = budget.tokens // budget.multiple_of * budget.multiple_of
         rows = limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself, weights or ""
-        settings = budget.settings() | {"attention": "" if self._attention is None else str(self._attention)}
-        super().__init__(dataset, columns, StreamOptions(*rows), **settings)
+        plan = {"budget": self._budget, "attention": self._attention}
+        super().__init__(dataset, columns, StreamOptions(*rows), **plan)
 
     def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, list[int]]:
         count, shuffle = len(sizes), self._options.shuffle
@@ -178,7 +178,7 @@ class PackedStream(StreamedDataset):
         self._packing = Packing.of(max_length, strategy)
         limit = self._packing.max_length
         options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
-        super().__init__(dataset, columns, options, strategy=strategy)
+        super().__init__(dataset, columns, options, packing=self._packing)
 
     def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, list[int]]:
         order = (seed, 0) if self._options.shuffle else None

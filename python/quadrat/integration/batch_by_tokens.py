@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import weakref
+from collections.abc import Callable
 from typing import Any, Literal
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -14,7 +17,7 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.rows import require_usual
 from quadrat.integration.token_batches import AGAIN, collator_of_quadrat, loader_by_tokens, not_indexed, plan_batches
-from quadrat.support.around import Around
+from quadrat.support.around import Around, replaced, suggesting
 
 logger = logging.getLogger("quadrat")
 
@@ -30,6 +33,7 @@ class _Unwrapped(Around):
         return self.collator(features[0] if whole else features)
 
 
+@suggesting
 def batch_by_tokens(
     trainer: Trainer | DataLoader[Any],
     max_tokens: int | Literal["auto"] = "auto",
@@ -43,10 +47,12 @@ def batch_by_tokens(
     """Have a Trainer, or a DataLoader that shuffles, make batches by token budget instead of a constant number of rows.
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
-    is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
-    item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
+    is padding; see `TokenBudgetBatchSampler`. The Trainer's training dataset becomes a `BatchedDataset`, of which its
+    training loader takes one item, a whole batch, at a time, and it gets a `SetEpochCallback`. Its arguments stay as
+    they are, and logs and checkpoints name their batch size. Columns are removed as Trainer removes them. Collators of
     transformers become those of quadrat, and others work as they are. Gradient accumulation, several processes and runs
-    that are resumed work. Call it before `trainer.train()`, in each process.
+    that are resumed work. Call it before `trainer.train()`, in each process; later it changes the next training, and a
+    warning says so.
 
     Of a `DataLoader` with `shuffle=True` it makes another one, with its workers, generator and other options: use that
     in its place, and give it to `accelerator.prepare`. Each pass has the batches of the next epoch, or of the one that
@@ -58,7 +64,8 @@ def batch_by_tokens(
         max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": as many as keep the
             number of steps, to 5 %: about `per_device_train_batch_size` times the mean length, and at least those of
             the longest row. If no number keeps the steps, the number of rows in a batch is limited too. If no batch has
-            padding, because all rows have one length or a batch has one row, training batches do not change.
+            padding, because all rows have one length, a batch has one row, or the collator joins rows
+            (`padding_free=True`), training batches do not change.
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`. For a
@@ -67,14 +74,15 @@ def batch_by_tokens(
             `AttentionCost.of` the Trainer's model.
 
     Returns:
-        The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences; for a loader,
+        The numbers of steps and of rows in a step, before and now, which `print` shows in some sentences; for a loader,
         the loader to use, which is the same one where a budget would save nothing.
 
     Raises:
         TypeError: for something that is neither a Trainer nor a plain DataLoader, a dataset that cannot be indexed by
             row, and rows without `column`.
         ValueError: without a training dataset, for a loader that does not shuffle, for a Trainer that chooses rows in
-            its own way or has several GPUs in one process, for a second call, and for a row above `max_tokens`.
+            its own way or has several GPUs in one process, for a second call, for a row above `max_tokens`, and for
+            more or fewer `lengths` than rows.
 
     Examples:
         >>> import quadrat, tempfile, torch
@@ -111,19 +119,36 @@ def batch_by_tokens(
 
 
 def _use(trainer: Any, batches: Any) -> None:
-    args = trainer.args
     collator = collator_of_quadrat(trainer.data_collator)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
     if not type(collator).__module__.startswith("quadrat."):
         collator = _Unwrapped(collator)
     trainer.train_dataset, trainer.data_collator = batches, collator
-    args.per_device_train_batch_size = trainer._train_batch_size = 1
-    # Batches come in random order: rows are grouped by length already.
-    if hasattr(args, "train_sampling_strategy"):
-        args.train_sampling_strategy = "random"
-    elif args.group_by_length:
-        args.group_by_length = False
+    trainer.get_train_dataloader = _loader_of_batches(trainer)
     trainer.callback_handler.callbacks.insert(0, SetEpochCallback())  # those that show what is logged come after it
+
+
+def _loader_of_batches(trainer: Any) -> Callable[[], Any]:
+    """A Trainer's `get_train_dataloader` for a dataset of whole batches, in random order. Its arguments stay."""
+    get_loader, batches = type(trainer).get_train_dataloader, trainer.train_dataset
+    trainer_of = weakref.ref(trainer)  # a Trainer that refers to itself would keep its workers until the script ends
+
+    def get_train_dataloader() -> Any:
+        trainer: Any = trainer_of()
+        args = trainer.args
+        if trainer.train_dataset is not batches:
+            return get_loader(trainer)
+        args = copy.copy(args)
+        args.per_device_train_batch_size = 1
+        if hasattr(args, "train_sampling_strategy"):
+            args.train_sampling_strategy = "random"
+        else:
+            args.group_by_length = False
+        with replaced((trainer, "args", args), (trainer, "_train_batch_size", 1)):
+            return get_loader(trainer)
+
+    get_train_dataloader.chooses_as_before = True  # type: ignore[attr-defined]
+    return get_train_dataloader
 
 
 def require_usual_training(trainer: Any) -> None:
@@ -144,6 +169,8 @@ def require_usual_training(trainer: Any) -> None:
         own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
         if type(own) is not type(usual) or len(own) != len(usual) or getattr(own, "replacement", False):
             raise
+    if trainer.is_in_train or trainer.state.global_step:
+        logger.warning("batch_by_tokens: the Trainer has begun to train before: only its next training changes")
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
 

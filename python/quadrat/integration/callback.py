@@ -10,7 +10,7 @@ from quadrat.batching.token_budget import TokenBudgetBatchSampler
 from quadrat.data._grouped import GroupedDataset
 from quadrat.data.batched import BatchedDataset
 
-_PLAN = "SetEpochCallback: batches"  # in a checkpoint
+_PLANS = "SetEpochCallback: plans of type "  # in a checkpoint: for each type, the settings of its plans
 
 
 class SetEpochCallback(TrainerCallback):
@@ -54,15 +54,18 @@ class SetEpochCallback(TrainerCallback):
         self.collator = collator
         self._next = 0
         self._tracker: Any = None
+        self._plans = list[tuple[str, dict[str, Any]]]()  # where the settings of each are in a checkpoint, and they
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin with the first epoch, or where the checkpoint was written."""
-        self._next, self._tracker, loader = 0, None, kwargs.get("train_dataloader")
+        self._next, self._tracker, self._plans, loader = 0, None, [], kwargs.get("train_dataloader")
         if loader is None:
             return
         for plan in (self.collator, getattr(loader, "dataset", None)):
             if isinstance(plan, (TokenBudgetBatchSampler, GroupedDataset)):
-                _keep_plan(plan, args, state)
+                kept = _PLANS + type(plan).__name__, json.loads(json.dumps(plan._settings))
+                _require_plan(*kept, args, state)
+                self._plans.append(kept)
         from quadrat.integration.resume import STORED, Tracker
 
         tracker = Tracker.follow(loader, args, state)
@@ -75,6 +78,9 @@ class SetEpochCallback(TrainerCallback):
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the epoch before its first batch."""
+        # All callbacks forget the plans of the checkpoint before one of them adds those of this run.
+        for name in [name for name in state.stateful_callbacks if name.startswith(_PLANS)] if self._plans else ():
+            del state.stateful_callbacks[name]
         told = [self.collator]
         if self.collator is None:
             loader = kwargs.get("train_dataloader")
@@ -93,6 +99,12 @@ class SetEpochCallback(TrainerCallback):
         if self._tracker is not None:
             self._tracker.begin(epoch)
         self._next = epoch + 1
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Have checkpoints say how batches are planned."""
+        for name, settings in self._plans:
+            if settings not in (plans := state.stateful_callbacks.setdefault(name, [])):
+                plans.append(settings)
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count a batch of a stream."""
@@ -115,7 +127,8 @@ class SetEpochCallback(TrainerCallback):
         name, dataset = "train_samples_per_second", getattr(kwargs.get("train_dataloader"), "dataset", None)
         if name in (logs or ()) and isinstance(dataset, BatchedDataset):
             (batches,) = dataset._current()
-            logs[name] = round(logs[name] * batches.total / len(batches), 3)
+            size = args.train_batch_size if args.max_steps > 0 else 1  # the rows that Trainer counts for a batch
+            logs[name] = round(logs[name] * batches.total / len(batches) / size, 3)
             if state.log_history:
                 state.log_history[-1][name] = logs[name]
 
@@ -125,15 +138,14 @@ class SetEpochCallback(TrainerCallback):
             self._tracker.gather()
 
 
-def _keep_plan(plan: Any, args: Any, state: Any) -> None:
-    """Have checkpoints say how batches are planned. Raises ValueError if the one that a run goes on from differs."""
-    settings, stored = json.loads(json.dumps(plan._settings)), state.stateful_callbacks.get(_PLAN)
-    differing = "it was written with batches of a constant number of rows, or without this callback"
-    if stored is not None:
-        differing = differences(settings, {**dict.fromkeys(settings), **stored}, "the checkpoint")
-    if state.global_step and differing and not args.ignore_data_skip:
+def _require_plan(name: str, settings: dict[str, Any], args: Any, state: Any) -> None:
+    """Raises ValueError if the checkpoint that a run goes on from has none of these settings."""
+    if not state.global_step or args.ignore_data_skip:
+        return
+    stored = state.stateful_callbacks.get(name, ())
+    found = [differences(settings, {**dict.fromkeys(settings), **plan}, "the checkpoint") for plan in stored]
+    if differing := min(found, key=len, default="it was written with other batches, or without this callback"):
         raise ValueError(
             f"the checkpoint's batches are others, and Trainer would skip rows that it has not seen: {differing}. Go "
             "on with what it was written with, or begin its epoch anew with TrainingArguments(ignore_data_skip=True)"
         )
-    state.stateful_callbacks[_PLAN] = settings

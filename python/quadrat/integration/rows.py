@@ -34,6 +34,12 @@ def row_lengths(trainer: Any, dataset: Any, column: str = MAIN) -> IntArray:
         longest = np.max([lengths(dataset, name) for name in completions], axis=0) + prompts
         cut: IntArray = np.minimum(longest, getattr(collator, "max_length", None) or longest)
         return len(completions) * cut
+    columns = getattr(dataset, "column_names", None) or []
+    if column not in columns and any(name.endswith("_ids") for name in columns):
+        raise ValueError(
+            f"no column {column!r}: there are {columns}, and {type(collator).__name__} joins them in its own way; "
+            "give batch_by_tokens lengths=, the tokens that each row takes in a batch"
+        )
     return lengths(dataset, column, choices=choices)
 
 

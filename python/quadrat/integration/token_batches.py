@@ -25,8 +25,11 @@ AGAIN = "to have other batches, make the {0} anew (in a notebook, run the cell t
 _OF_BATCHES = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last")
 
 
+_MIXED = ": few long or many short ones. They are mixed less than at random, which can cost accuracy: compare a metric"
+
+
 class TokenBatches(NamedTuple):
-    """The result of `batch_by_tokens`; as a string, one to three sentences."""
+    """The result of `batch_by_tokens`; as a string, some sentences."""
 
     max_tokens: int  # of a batch, padding included
     rows: int  # of the dataset
@@ -36,6 +39,7 @@ class TokenBatches(NamedTuple):
     max_rows: int | None  # of a batch; None: as many as `max_tokens` allow
     alike: bool  # whether all rows have one width
     changed: bool  # False: batches are as before, because a budget would save nothing
+    joined: bool  # whether the collator joins rows, without padding
     attention: AttentionCost | None = None  # by which batches cost the same time; None: they have the same tokens
     stored: int = 0  # the tokens to which rows are stored padded; 0 if they are not
 
@@ -47,10 +51,11 @@ class TokenBatches(NamedTuple):
         made = (
             f"batches {budget}{limit}: {self.steps:,} steps an epoch instead of "
             f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
-            f"{self.rows_before:,}{'' if self.alike else ': few long or many short ones'}."
+            f"{self.rows_before:,}{'' if self.alike else _MIXED}."
         )
         if not self.changed:
             why = "all rows have one width" if self.alike else "a batch has one row"
+            why = "the collator joins rows without padding" if self.joined else why
             made = f"batches are as before: {why}, so a token budget would save nothing."
         return made + f" Rows are stored padded to {self.stored:,} tokens: map without padding." * (self.stored > 0)
 
@@ -80,7 +85,7 @@ def plan_batches(
         if attention is None:
             raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
     cost, collator = attention_of(attention), trainer.data_collator
-    found = row_lengths(trainer, dataset, column) if lengths is None else lengths_of(lengths)
+    found = row_lengths(trainer, dataset, column) if lengths is None else lengths_of(lengths, len(dataset))
     require_rows(found, "batch")
     multiple = getattr(collator, "pad_to_multiple_of", None) or 1
     choices = lengths is None and has_choices(trainer, dataset, column)
@@ -91,15 +96,16 @@ def plan_batches(
     narrow, wide = (-(-max(int(one), 1) // multiple) * multiple for one in (found.min(), found.max()))
     full = len(found) // (size * world) if drop_last else math.ceil(len(found) / size / world)
     before = now = max(math.ceil(full / accumulated), 1)  # as Trainer counts
-    tokens, rows, sampler = size * wide, cast("int | None", size), None
-    if max_tokens != "auto" or (narrow < wide and size > 1):
-        options: dict[str, Any] = {"padded": not joins_rows(collator), "multiple_of": multiple, "window": window}
+    tokens, rows, sampler, joined = size * wide, cast("int | None", size), None, joins_rows(collator)
+    saves = narrow < wide and size > 1 and not (joined and cost is None)
+    if max_tokens != "auto" or saves:
+        options: dict[str, Any] = {"padded": not joined, "multiple_of": multiple, "window": window}
         options |= {"world_size": world, "rank": None, "seed": seed, "attention": cost}
         sampler = _sampler(found, size, accumulated, max_tokens, options)
         tokens, rows, now = sampler.max_tokens, sampler.max_batch_size, math.ceil(len(sampler) // world / accumulated)
     stored = 0 if lengths is not None else stored_width(dataset, found, column, choices=choices)
     numbers = tokens, len(found), before, now, size * world * accumulated, rows
-    return TokenBatches(*numbers, narrow == wide, sampler is not None, cost, stored), sampler
+    return TokenBatches(*numbers, narrow == wide, sampler is not None, joined, cost, stored), sampler
 
 
 def collator_of_quadrat(collator: Any) -> Any:

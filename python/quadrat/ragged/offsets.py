@@ -64,6 +64,12 @@ def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
     return array.astype(np.int64, copy=False)
 
 
+def require_each(sizes: Any, rows: int, called: str = "lengths") -> None:
+    """Raises ValueError unless there is one for each row."""
+    if len(sizes) != rows:
+        raise ValueError(f"there are {len(sizes)} {called} for {rows} rows: give one for each row")
+
+
 def _integers(lengths: Any, called: str) -> NDArray[Any]:
     """`[rows]` integers on the CPU, which may be those of the caller. Raises TypeError for others."""
     array = as_numpy(lengths, called)

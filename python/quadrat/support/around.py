@@ -1,10 +1,18 @@
-"""Objects of others: collators around one, what lies within one, its attributes for a while, a running Trainer."""
+"""Objects of others: collators around one, what lies within one, its attributes for a while, a running Trainer.
+
+And functions whose callers misspell arguments.
+"""
 
 import contextlib
+import difflib
+import functools
+import inspect
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 _DEEPEST = 8  # a sampler may name itself as its sampler
 
 
@@ -36,6 +44,25 @@ def calling_trainer(method: str | None = None) -> tuple[Any, set[str]]:
             return trainer, names
         frame = frame.f_back  # type: ignore[assignment]
     return None, names
+
+
+def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for an argument that a function does not take, with the nearest one that it takes, or all."""
+    near = ", ".join(difflib.get_close_matches(name, names := list(known), 1) or names)
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}: did you mean {near}?")
+
+
+def suggesting(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The same function, whose error for an argument that it does not take names the nearest one."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def called(*args: Given.args, **options: Given.kwargs) -> Result:
+        for name in options.keys() - known.keys():
+            raise unexpected(function.__name__, name, known)
+        return function(*args, **options)
+
+    return called
 
 
 @contextlib.contextmanager
