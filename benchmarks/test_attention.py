@@ -21,7 +21,7 @@ from benchmarks.jobs import each, size
 from benchmarks.processes import together
 from quadrat.batching import AttentionCost
 
-BUDGET, TOKENS, WIDTHS = 8192, 4096, (128, 512, 2048)
+BUDGET, TOKENS, WIDTHS = size(8192, 2048), size(4096, 2048), (128, 512, 2048)
 SIZES = {"hidden_size": 128, "num_attention_heads": 2, "num_hidden_layers": 4, "intermediate_size": 384}
 WAYS = {"tokens": None, "cost": "auto"}
 
@@ -100,9 +100,9 @@ def test_predicted(benchmark: Any, case: str, way: str) -> None:
 
 @each(["spread"], WAYS)
 def test_spread(benchmark: Any, case: str, way: str) -> None:
-    benchmark.extra_info |= benchmark.pedantic(spread, (way, size(300, 24)))
+    benchmark.extra_info |= benchmark.pedantic(spread, (way, size(300, 8)))
 
 
 @each(["two ranks"], WAYS)
 def test_ranks(benchmark: Any, case: str, way: str) -> None:
-    benchmark.extra_info |= benchmark.pedantic(ranks, (way, size(300, 24)))
+    benchmark.extra_info |= benchmark.pedantic(ranks, (way, size(300, 8)))
