@@ -24,7 +24,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null)
 DEV := --no-build-isolation --no-deps --reinstall-package quadrat -C build-dir=build/dev/cmake \
 	-C cmake.define.QUADRAT_WERROR=ON -C cmake.define.QUADRAT_EMULATE=ON
 # One thread of torch for each process: there is a process for each core.
-PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
+PYTEST := -m pytest --quiet --benchmark-disable --numprocesses $(JOBS) --dist worksteal
 TEST := env OMP_NUM_THREADS=1 QUADRAT_WHEEL_DIR=build/dev
 
 .DEFAULT_GOAL := test
@@ -39,7 +39,7 @@ test: dev
 	$(TEST) $(BIN)/python $(PYTEST) $(T) $(ARGS)
 else
 test: .venv/.installed .venv-4/.installed
-	$(TEST) $(BIN)/python $(PYTEST) -m "not slow" tests $(ARGS)
+	$(TEST) $(BIN)/python $(PYTEST) -m "not slow" tests benchmarks $(ARGS)
 	$(TEST) .venv-4/bin/python $(PYTEST) -m "not slow and not same_everywhere" tests/identity $(ARGS)
 endif
 

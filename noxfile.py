@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 nox.options.default_venv_backend = "uv"
 nox.options.envdir = "build/nox"
@@ -104,14 +105,33 @@ def table(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """All benchmarks, some with transformers 4.57 too, or those that are named; then the tables of README and docs."""
-    here(session, "python", "-m", "benchmarks", *(session.posargs or ["--all"]))
-    if not session.posargs:
-        session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
-        session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
-        session.run("python", "-m", "benchmarks", "language", "peers")
+    """All benchmarks, some with transformers 4.57 too; then the tables of README and docs. With arguments, those alone.
+
+    If one fails, because a replacement is slower or its results differ, those of the others are written all the same.
+    """
+    columns = "--benchmark-columns=median,iqr,rounds"
+    pytest = ("-m", "pytest", "--benchmark-only", "--benchmark-disable-gc", columns)
+    if session.posargs:
+        here(session, "python", *pytest, "benchmarks", *session.posargs)
+        return
+    file, failed = ROOT / "build" / "benchmarks.json", None
+    file.unlink(missing_ok=True)
+    store = ("--benchmark-quiet", f"--benchmark-json={file}")
+    try:
+        here(session, "python", *pytest, *store, "benchmarks")
+    except CommandFailed as error:
+        failed = error
+    here(session, "python", "-m", "benchmarks.results", str(file))
+    session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
+    session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
+    both_majors = ("benchmarks/test_language.py", "benchmarks/test_peers.py")
+    session.run("python", *pytest, *store, *both_majors, env=TESTS)
+    here(session, "python", "-m", "benchmarks.results", str(file))
+    here(session, "python", "-m", "benchmarks.pictures")
     pages = [str(page) for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")) if "[[[cog" in page.read_text()]
     here(session, "python", "-m", "cogapp", "-P", "-r", "-I", "benchmarks", *pages)
+    if failed is not None:
+        raise failed
 
 
 @nox.session

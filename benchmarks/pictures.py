@@ -1,11 +1,23 @@
-"""The pictures of README and docs, from the JSON of the results beside which they are written."""
+"""The pictures of README and docs, from the results beside which they are written: python -m benchmarks.pictures."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import USUAL, Record, conditions, measured, rate, share, taken, times, usual
+from benchmarks.tables import (
+    RESULTS,
+    USUAL,
+    Record,
+    conditions,
+    document,
+    load,
+    measured,
+    rate,
+    share,
+    taken,
+    times,
+    usual,
+)
 
 INK, SOFT, LINE = "#222222", "#7a7a7a", "#cccccc"
 DARK, LIGHT, GREY = "#3f74b5", "#b9cde5", "#c2c2c2"
@@ -61,7 +73,7 @@ def bars(path: Path, title: str, below: str, labels: Sequence[str], series: Bars
 
 def speed_ups(machine: Record, cases: list[Record], path: Path) -> None:
     cold = [measured(case, "transformers", "ratio") for case in cases]
-    warm = [measured(case, "transformers", "alone_ns") / measured(case, "quadrat", "alone_ns") for case in cases]
+    warm = [measured(case, "transformers", "warm_ns") / measured(case, "quadrat", "warm_ns") for case in cases]
     series: Bars = {"cold caches": (DARK, cold, [*map(times, cold)]), "warm caches": (LIGHT, warm, [*map(times, warm)])}
     bars(path, "Speed-up over transformers", conditions(machine), [case["case"] for case in cases], series, log=True)
 
@@ -77,9 +89,9 @@ def peers(machine: Record, cases: list[Record], path: Path) -> None:
 
 
 def copies(machine: Record, cases: list[Record], path: Path) -> None:
-    cases = [case for case in cases if case["part"] == "bandwidth"]
+    cases = [case for case in cases if case.get("part") == "bandwidth"]
     shares = [measured(case, "copy", "ratio") * 100 for case in cases]
-    speeds = [measured(case, "quadrat", "gigabytes_per_second") for case in cases]
+    speeds = [case["bytes"] / measured(case, "quadrat") for case in cases]
     texts = [f"{share(part / 100)}, {speed:,.0f} GB/s" for part, speed in zip(shares, speeds, strict=True)]
     title, series = "Bandwidth, as a share of a copy within the device", {"": (DARK, shares, texts)}
     bars(path, title, on_gpu(machine), [case["case"] for case in cases], series)
@@ -105,8 +117,10 @@ PICTURES = dict.fromkeys(("pad", "language", "arrow"), speed_ups)
 PICTURES |= {"peers": peers, "cuda": copies, "deferred": deferred}
 
 
-def draw(name: str, folder: Path) -> None:
-    """The picture of a benchmark's results in `folder`, if it has one."""
-    if name in PICTURES:
-        found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        PICTURES[name](found["machine"], found["cases"], folder / name)
+def draw(name: str, folder: Path = RESULTS) -> None:
+    PICTURES[name](document(name)["machine"], load(name), folder / name)
+
+
+if __name__ == "__main__":
+    for name in PICTURES:
+        draw(name)

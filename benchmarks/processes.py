@@ -6,22 +6,18 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 
-def apart(function: Callable[..., Any], *arguments: Any, start: str = "spawn", **variables: str) -> Any:
-    """What a function returns in a process that ends after it; `variables`: of its environment."""
-    with (
-        mock.patch.dict("os.environ", variables),
-        ProcessPoolExecutor(1, multiprocessing.get_context(start)) as process,
-    ):
+def apart(function: Callable[..., Any], *arguments: Any, start: str = "spawn") -> Any:
+    """What a function returns in a process that ends after it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context(start)) as process:
         return process.submit(function, *arguments).result()
 
 
 def together(function: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
     """The results of a function of a number and these arguments, in processes that run at once."""
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as processes:
-        return [one.result() for one in [processes.submit(function, rank, *arguments) for rank in range(count)]]
+    with ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as processes:
+        return [each.result() for each in [processes.submit(function, rank, *arguments) for rank in range(count)]]
 
 
 def status(name: str) -> int:

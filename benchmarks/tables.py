@@ -14,6 +14,8 @@ from typing import Any
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 RESULTS = Path(__file__).parent / "results"
+# What a name ends with if it is not of the usual environment, and the file of that.
+PLACES = {"cuda": "gpu", "deferred": "gpu", "_4": "transformers_4", "_without_gil": "without_gil"}
 SIDES = ("transformers", "quadrat")
 USUAL = (32, 512)  # rows and the tokens of the longest
 
@@ -21,14 +23,21 @@ Record = dict[str, Any]
 Cell = Callable[[Any], str]  # what a case says in a column
 
 
+def split(name: str) -> tuple[str, str]:
+    """The job that a name names, and the file of its results: those of language_4 are of transformers 4.57."""
+    ending = next((ending for ending in PLACES if name.endswith(ending)), "")
+    return name.removesuffix(ending) if ending.startswith("_") else name, PLACES.get(ending, "cpu")
+
+
 def document(name: str) -> Record:
-    """The results of a benchmark: the machine, and the cases."""
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    """The results of one environment: the machine, and by job the cases."""
+    return json.loads((RESULTS / f"{split(name)[1]}.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def load(name: str, part: str | None = None) -> list[Record]:
-    """The cases of a benchmark, or those of a part of it."""
-    return [case for case in document(name)["cases"] if part is None or case["part"] == part]
+    """The cases of a job, or those of a part of it."""
+    cases = document(name)["jobs"][split(name)[0]]
+    return [case for case in cases if part is None or case.get("part") == part]
 
 
 def time(nanoseconds: float | None) -> str:
@@ -65,7 +74,13 @@ def taken(way: str) -> Cell:
 
 
 def gain(way: str) -> Cell:
-    return lambda case: times(measured(case, way, "ratio"))
+    """The speed-up over a way: the median of ratios, or where each way was alone, the ratio of medians."""
+
+    def cell(case: Record | None) -> str:
+        ratio, ours = measured(case, way, "ratio"), measured(case, "quadrat")
+        return times(measured(case, way) / ours if ratio is None and None not in (measured(case, way), ours) else ratio)
+
+    return cell
 
 
 def ratio(way: str, digits: int = 2) -> Cell:
@@ -123,7 +138,7 @@ def collators(*suites: str, other: str = "transformers") -> None:
         (case for suite in suites for case in load(suite)),
         *(fact("case"), *BOTH),
         lambda case: " to ".join(map(times, measured(case, "transformers", "ratio_quartiles"))),
-        lambda case: times(measured(case, "transformers", "alone_ns") / measured(case, "quadrat", "alone_ns")),
+        lambda case: times(measured(case, "transformers", "warm_ns") / measured(case, "quadrat", "warm_ns")),
     )
     for suite in suites:
         where = f"`{load(suite)[-1]['case']}`: " if suite != suites[0] else ""
@@ -158,16 +173,22 @@ def streams() -> None:
 
 def threads() -> None:
     places = {"without the GIL": "threads_without_gil", "with the GIL": "threads"}
+
+    def best(way: str) -> Cell:
+        return lambda case: f"{1e9 / measured(case, way, 'min_ns'):,.0f}"
+
     put(
         "batches | | 1 thread | 2 threads | 2 workers | 2 threads over 1",
         ({"gil": gil, **case} for gil, name in places.items() for case in load(name)),
-        *(fact("case"), fact("gil"), *map(rate, ("1 thread", "2 threads", "2 workers"))),
-        lambda case: f"{1 / measured(case, '2 threads', 'ratio'):.2f}{TIMES}",
+        *(fact("case"), fact("gil"), *map(best, ("1 thread", "2 threads", "2 workers"))),
+        lambda case: f"{measured(case, '1 thread', 'min_ns') / measured(case, '2 threads', 'min_ns'):.2f}{TIMES}",
         texts=2,
     )
     for gil, name in places.items():
         facts = document(name)["machine"]
-        versions = ", ".join(f"{library} {facts[library]}" for library in ("torch", "numpy", "pyarrow"))
+        versions = ", ".join(
+            f"{library} {facts[library]}" for library in ("torch", "numpy", "pyarrow") if library in facts
+        )
         print(f"\n{gil[0].upper()}{gil[1:]}: Python {facts['python']}, {versions}; {facts['cores']} cores.")
 
 
@@ -196,23 +217,22 @@ def unpad() -> None:
     put(f"tokens | rows | numbers a token | {' | '.join(ways)}", load("unpad"), *cells, texts=0)
 
 
-def bandwidth(name: str) -> None:
+def bandwidth() -> None:
     def speed(way: str) -> Cell:
-        return lambda case: f"{measured(case, way, 'gigabytes_per_second'):,.0f}"
+        return lambda case: f"{case['bytes'] / measured(case, way):,.0f}"
 
     cells = fact("case"), taken("quadrat"), speed("quadrat"), speed("copy")
     headings = "| time | GB/s | copy, GB/s | share of a copy's speed"
-    put(headings, load(name, "bandwidth"), *cells, lambda case: share(measured(case, "copy", "ratio")))
+    put(headings, load("cuda", "bandwidth"), *cells, lambda case: share(measured(case, "copy", "ratio")))
 
 
 def kernels() -> None:
     def row(case: Record) -> list[str]:
-        name = case["other"]
-        other, own = (measured(case, way, "graph_ns") for way in (name, "quadrat"))
+        other, own = (measured(case, way, "graph_ns") for way in ("torch", "quadrat"))
         graph = [""] * 3
         if None not in (own, other):
             graph = [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)]
-        return [case["of"], name, *(cell(case) for cell in against(name)), *graph]
+        return [case["of"], case["other"], *(cell(case) for cell in against("torch")), *graph]
 
     headings = "case | compared with | its time | quadrat | speed-up"
     headings += " | in a CUDA graph: its time | quadrat | speed-up"
@@ -270,7 +290,8 @@ def behind() -> None:
         for case in load("peers")
     ]
     named += [(case["case"], case) for case in load("batching", "times")]
-    named += [(f"GPU: {case['of']}", case) for case in load("cuda", "compare")]
+    for case in load("cuda", "compare"):
+        named.append((f"GPU: {case['of']}", {"ways": {case["other"]: case["ways"]["torch"]}}))
     all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
     slower = [(text, way, f"{ratio:.2f}") for text, way, ratio in all_of if ratio < 1]
     print(f"In {len(slower)} of {len(all_of):,} comparisons, another way takes less time than quadrat:\n")

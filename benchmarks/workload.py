@@ -1,4 +1,4 @@
-"""What cases have in common: rows of real texts, tokenised docstrings, and a case of two collators."""
+"""What benchmarks have in common: rows of real texts, tokenised docstrings, and the job of two collators."""
 
 import functools
 import sys
@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import quadrat
-from benchmarks.measure import Case
+from benchmarks.jobs import Job, size
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "examples"))
@@ -27,7 +27,9 @@ Feature = dict[str, Any]
 Collate = Callable[[list[Feature]], Any]
 
 
-corpus = functools.cache(docstrings)
+@functools.cache
+def corpus() -> Any:
+    return docstrings(**size({}, {"packages": ["networkx", "fsspec"], "per_package": 60}))
 
 
 @functools.cache
@@ -92,8 +94,8 @@ def pair(collator: str, **options: Any) -> tuple[Collate, Collate]:
 
 def collated(
     collators: tuple[Collate, Collate], features: list[Feature], *, main: str = "input_ids", of: Any = None
-) -> Case:
-    """The reference's collator and quadrat's, in turn and each alone; `main` is the column whose tokens are counted.
+) -> Job:
+    """The reference's collator and quadrat's; `main` is the column whose tokens are counted.
 
     of: the features as quadrat gets them, if these are others.
     """
@@ -102,13 +104,12 @@ def collated(
         "transformers": functools.partial(reference, features),
         "quadrat": functools.partial(ours, features if of is None else of),
     }
-    tokens = sum(len(one[main] if isinstance(one, Mapping) else one) for one in features)
+    tokens = sum(len(row[main] if isinstance(row, Mapping) else row) for row in features)
     padded = int(np.prod(reference(features)["input_ids"].shape))
-    facts = {"rows": len(features), "tokens": tokens, "padded_tokens": padded}
-    return Case(ways, facts, rounds=20, seconds=2, shortest=50_000, alone=1 / 4)
+    return Job(ways, {"rows": len(features), "tokens": tokens, "padded_tokens": padded})
 
 
-def by_name(collator: str, features: list[Feature], **options: Any) -> Case:
+def by_name(collator: str, features: list[Feature], **options: Any) -> Job:
     return collated(pair(collator, **options), features)
 
 

@@ -1,4 +1,7 @@
-"""The benchmarks run and compare equal results; the tables of README and docs are made of these."""
+"""The benchmarks compare results before they time them, in turn; the tables of README and docs are made of these.
+
+`make test` also tries small cases of all benchmarks.
+"""
 
 import ast
 import html
@@ -19,8 +22,6 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "benchmarks").rglob("*.py"))
 }
-CASES = {name.removeprefix("benchmarks.cases."): path for name, path in MODULES.items() if ".cases." in name}
-del CASES["__init__"]
 
 
 def imports_of(path):
@@ -33,122 +34,108 @@ def imports_of(path):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "benchmarks")
 
 
-GRAPH = {name: set(imports_of(path)) for name, path in MODULES.items()}
-
-
 def run(*arguments):
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    offline = {
+        name: value for name, value in offline.items() if not name.startswith("PYTEST_")
+    }  # as a command by itself
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=offline, check=False, capture_output=True, text=True)
 
 
 def test_imports_close_no_circle():
-    assert set().union(*GRAPH.values()) <= set(MODULES)
-    assert GRAPH["benchmarks.cases.cuda"] >= {"benchmarks.gpu", "benchmarks.measure"}
-    TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names them
-
-
-def test_cases_are_loaded_by_name_alone():
-    assert {name for loaded in GRAPH.values() for name in loaded if name.startswith("benchmarks.cases")} == set()
-
-
-def test_every_benchmark_is_listed():
-    done = run("-m", "benchmarks")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(CASES)
-    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
-
-
-@pytest.fixture
-def measure(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    return importlib.import_module("benchmarks.measure")
+    graph = {name: set(imports_of(path)) for name, path in MODULES.items()}
+    assert set().union(*graph.values()) <= set(MODULES)
+    assert graph["benchmarks.test_pad"] >= {"benchmarks.jobs", "benchmarks.workload"}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names them
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "what"),
+    ("expected", "result", "what"),
     [
         (torch.tensor([0.0]), torch.tensor([-0.0]), "-0.0"),
         ([1], (1,), "list .* tuple"),
         (None, lambda: np.random.seed(1), "generators"),
     ],
 )
-def test_what_differs_is_not_measured(measure, one, other, what):
-    ways = {"one": lambda: one, "other": other if callable(other) else lambda: other}
-    measure.check(measure.Case({"one": ways["one"], "same": ways["one"]}))
+def test_what_differs_is_not_timed(expected, result, what):
+    from benchmarks.jobs import Job
+
+    ways = {"expected": lambda: expected, "other": result if callable(result) else lambda: result}
+    Job({"expected": ways["expected"], "same": ways["expected"]}).compare()
     with pytest.raises(AssertionError, match=what):
-        measure.check(measure.Case(ways))
+        Job(ways).compare()
     if "tuple" in what:
-        measure.check(measure.Case(ways, containers=False))
+        Job(ways, containers=False).compare()
 
 
-def test_ways_are_measured_in_turn(measure):
-    """By a stopwatch that tells the number of the call: of eleven rounds, one way takes part in every fifth."""
-    called = []
+CASES = """
+import pytest
+from benchmarks.jobs import Job, each, report, reported
 
-    def stopwatch(call, calls):
-        called.append(call())
-        return {"ns": len(called), "bytes": 6}
+SECONDS = {"rare": 30, "other": 3, "quadrat": 2}
+CALLED = []
 
-    ways = {"one": lambda: "one", "rare": measure.Way(lambda: "rare", every=5, scale=10), "quadrat": lambda: "quadrat"}
-    case = measure.Case(ways, {"rows": 3}, rounds=11, per=2, stopwatch=stopwatch)
-    found = measure.measure(case)
-    assert called[:8] == ["one", "rare", "quadrat", "one", "quadrat", "one", "quadrat", "one"]
-    assert (found["rows"], found["rounds"], called.count("rare")) == (3, 11, 3)
-    one, rare = found["ways"]["one"], found["ways"]["rare"]
-    assert (one["ns"], one["bytes"], one["ratio"]) == (6, 3, pytest.approx(10 / 11))
-    assert (rare["ns"], rare["ratio"]) == (65, pytest.approx(65 / 7))
+def make():
+    def way(name):
+        CALLED.append(name)
+        report(SECONDS[name])
+    ways = {name: lambda name=name: way(name) for name in SECONDS}
+    return Job(ways, {"rows": 7}, slow=("rare",), factors={"rare": 10}, per=2)
 
+@pytest.mark.benchmark(timer=reported)
+@each(["a case"], tuple(SECONDS))
+def test_in_turn(in_turn, case, way):
+    in_turn(make, way, least=3)
+    turns = {"rare": ["other", "quadrat", "rare"], "other": ["quadrat", "other"] * 3}
+    turns["quadrat"] = ["other", "quadrat"] * 3
+    assert CALLED[-len(turns[way]):] == turns[way]
 
-@pytest.mark.parametrize(("ns", "busy"), [(3000, True), (1200, False), (300, True)])
-def test_a_busy_machine_is_said(measure, ns, busy):
-    """By a stopwatch whose samples differ in time alone: quadrat is not slower, for CPU time counts."""
-    main = importlib.import_module("benchmarks.__main__")
-    samples = {"one": {"ns": ns, "cpu_ns": 1000}, "quadrat": {"ns": 1000, "cpu_ns": 1000}}
-    ways = {"one": lambda: "one", "quadrat": lambda: "quadrat"}
-    case = measure.Case(ways, stopwatch=lambda call, _: dict(samples[call()]), least=0.95)
-    record = measure.measure(case)
-    assert ("; the machine was busy: 1.0" in main.said(record)) == busy
-    assert not measure.slower(case, record)
+@each(["a case"], ("other", "quadrat"))
+def test_alone(alone, case, way):
+    alone(lambda: Job({"other": int, "quadrat": int}), way, said_as="warm_ns")
 
-
-@pytest.mark.slow
-def test_all_ways_make_the_same_tensors(tmp_path):
-    done = run("-m", "benchmarks", "peers", "--quick", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    cases = json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))["cases"]
-    ways = {way for case in cases for way in case["ways"]}
-    assert ways > {"transformers", "pad_sequence", "torch nested", "pyarrow", "awkward"}
-    sizes = {(case["job"], case["rows"], case["longest"]) for case in cases}
-    assert sizes >= {("padding", 1, 64), ("flattening", 32, 512)}
-    assert all((tmp_path / f"peers.{kind}").stat().st_size > 10_000 for kind in ("png", "svg"))
+@each(["different"], ("other", "quadrat"))
+def test_different(in_turn, case, way):
+    in_turn(lambda: Job({"other": int, "quadrat": float}), way)
+"""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["batching", "unpad", "never_slower", "threads"])
-def test_benchmarks_run(name, tmp_path):
-    done = run("-m", "benchmarks", name, "--quick", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    (written,) = tmp_path.glob("*.json")
-    found = json.loads(written.read_text(encoding="utf-8"))
-    assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert all(way for case in found["cases"] for way in case.get("ways", {}).values())
+def test_ways_are_timed_in_turn(tmp_path):
+    """By a clock that goes on as the calls say; the way that is slow is called once, and not between the others."""
+    tests, report, stored = tmp_path / "test_try.py", tmp_path / "report.json", tmp_path / "cpu.json"
+    tests.write_text(CASES)
+    done = run(
+        "-m", "pytest", "-q", "-p", "benchmarks.conftest", tests, "--benchmark-only", f"--benchmark-json={report}"
+    )
+    assert "2 failed, 5 passed" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("AssertionError: what quadrat makes") == 2
+
+    document = json.loads(report.read_text())
+    document["machine_info"] |= {"gil": True, "transformers": "5.0"}
+    importlib.import_module("benchmarks.results").store(document, tmp_path)
+    ((job, (case,)),) = json.loads(stored.read_text())["jobs"].items()
+    assert (job, case["case"], case["rows"]) == ("try", "a case", 7)
+    ways = case["ways"]
+    assert {name: (way["ns"], way["rounds"], way.get("ratio")) for name, way in ways.items()} == {
+        "rare": (150e9, 1, 150.0),
+        "other": (1.5e9, 3, 1.5),
+        "quadrat": (1e9, 3, None),
+    }
+    assert ways["other"]["ratio_quartiles"] == [1.5, 1.5]
+    assert ways["other"]["warm_ns"] > 0
 
 
 @pytest.mark.slow
 def test_results_have_the_cases_that_are_measured():
-    # The cases of audio are the installed extractors.
-    names = sorted(set(CASES) - {"audio"})
-    code = f"""
-import importlib, json
-modules = {{name: importlib.import_module(f"benchmarks.cases.{{name}}") for name in {names}}}
-print(json.dumps({{name: list(module.cases(quick=False)) for name, module in modules.items()}}))
-"""
-    done = run("-c", code)
-    assert done.returncode == 0, done.stderr
-    for name, cases in json.loads(done.stdout).items():
-        document = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
-        assert {case["case"] for case in document["cases"]} <= set(cases), name
+    done = run("-m", "pytest", "benchmarks", "--collect-only", "-q")
+    assert done.returncode == 0, done.stdout
+    for place in ("cpu", "gpu"):
+        jobs = json.loads((ROOT / f"benchmarks/results/{place}.json").read_text(encoding="utf-8"))["jobs"]
+        for job, cases in jobs.items():
+            tests = re.findall(rf"(?m)^benchmarks/test_{job}\.py::\w+\[(.*)\]$", done.stdout)
+            ways = [f"{case['case']}-{way}" for case in cases for way in case["ways"]]
+            assert set(ways) <= set(tests), job
 
 
 def test_tables_are_those_of_the_results():
@@ -167,11 +154,11 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("page", "name"), SHOWN, ids=lambda value: getattr(value, "stem", value))
-def test_a_picture_and_the_tables_of_its_page_agree(measure, page, name, monkeypatch):
+def test_a_picture_and_the_tables_of_its_page_agree(page, name, monkeypatch):
     """What a bar says is in a table that has a row or a column of its name. The stored picture says the same."""
     pictures, bars = importlib.import_module("benchmarks.pictures"), []
     monkeypatch.setattr(pictures, "bars", lambda *drawn, **_: bars.append(drawn[3:]))
-    pictures.draw(name, ROOT / "benchmarks/results")
+    pictures.draw(name)
     ((labels, series),) = bars
     texts = [text for _, _, texts in series.values() for text in texts]
     lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
