@@ -1,5 +1,6 @@
 # The public names, and where each is at home: read at run time too.
-import quadrat.config  # noqa: F401 - reachable, and not one of the names that most users type
+import quadrat.config  # reachable, and not one of the names that most users type
+import quadrat.model  # noqa: F401 - as well
 from quadrat import batching as batching
 from quadrat import data as data
 from quadrat import deferred as deferred

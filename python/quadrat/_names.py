@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("batching", "config", "data", "deferred", "evaluation", "tokenizers")
+_PACKAGES = ("batching", "config", "data", "deferred", "evaluation", "model", "tokenizers")
 # `quadrat.trl` is one too; its dependencies are optional.
 PACKAGES = ("quadrat", *(f"quadrat.{name}" for name in _PACKAGES))
 # The names of each package and the module of each; that of a module is the package itself.

@@ -25,6 +25,7 @@ LAYERS = [
     ("batching",),
     ("deferred",),
     ("installed",),
+    ("model",),
     ("planning",),
     ("masking", "tokenizers"),
     ("check",),
@@ -115,7 +116,7 @@ def test_what_is_loaded_by_name_is_known() -> None:
         nodes = ast.walk(ast.parse(path.read_text()))
         if calling & {getattr(node, "attr", getattr(node, "id", None)) for node in nodes}:
             found.append(name_of(path))
-    assert found == ["_names", "installed.originals", "integration.patch", "support.gpu"]
+    assert found == ["_names", "installed.originals", "integration.patch", "model.attention", "support.gpu"]
 
 
 def test_the_package_itself_imports_only_its_version_and_its_names() -> None:

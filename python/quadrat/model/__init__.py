@@ -1,1 +1,5 @@
 """Models that compute no padding."""
+
+from quadrat._names import public
+
+__all__, __getattr__, __dir__ = public(__name__, __file__)

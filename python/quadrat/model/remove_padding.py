@@ -13,12 +13,22 @@ from quadrat.model.tokenwise import TokenHooks
 
 
 class RemovedPadding:
-    """The padding that models do not compute; `print` shows what was done, `with` and `undo` end it.
+    """The padding that models do not compute: what `quadrat.remove_padding` returns.
 
-    Attributes:
-        computed: the number of tokens that were computed, of batches whose padding was removed.
-        removed: the number of places with padding in these batches.
-        left: for each kind of batch that is computed as it was, a sentence that says why.
+    `print` shows what was done. `undo`, or the end of a `with` block, lets the models compute padding again.
+
+    Args:
+        models: modules with models of transformers.
+        counts: what their hooks did.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import BertConfig, BertModel
+        >>> model = BertModel(BertConfig(vocab_size=99, hidden_size=32, num_attention_heads=4, num_hidden_layers=1))
+        >>> removed = quadrat.remove_padding(model)
+        >>> print(removed)
+        No batch with padding came yet: the first of each kind is computed both ways and compared.
+        >>> removed.undo()
     """
 
     def __init__(self, models: Iterable[Any], counts: Iterable[Counts]) -> None:

@@ -30,8 +30,8 @@ class Rows:
     def __init__(self, shape: tuple[int, int], lengths: Any, cells: Any, longest: int) -> None:
         self.shape, self.lengths, self.cells, self.longest = shape, lengths, cells, longest
         self.total = len(cells)
-        self._plain: dict[int, int] = {}  # by the address of a pattern
-        self._windows: dict[int, int | None] = {}
+        # Patterns with the length up to which each says nothing, and its window, if it is one.
+        self._patterns: list[tuple[Any, int, int | None]] = []
         self._meetings: dict[tuple[int | None, bool], list[Meeting]] = {}
 
     @classmethod
@@ -104,14 +104,14 @@ class Rows:
         later = (differs.tril().any(3) | differs.triu().any(2)).flatten().nonzero()
         if not len(later):
             return None
-        self._plain[allowed.data_ptr()] = window = int(later[0])
+        window = int(later[0])
         near = torch.ones_like(allowed).tril().triu(1 - window)
-        self._windows[allowed.data_ptr()] = window if torch.equal(allowed, near) else None
+        self._patterns.append((allowed, window, window if torch.equal(allowed, near) else None))
         return allowed
 
     def merges(self, pattern: Any, *, causal: bool) -> list[Meeting] | None:
         """Which runs of tokens meet in attention with this pattern; None for one that is not a window."""
-        window = None if pattern is None else self._windows.get(pattern.data_ptr())
+        window = None if pattern is None else self._known(pattern)[1]
         if pattern is not None and (window is None or not causal):
             return None
         key = window, causal
@@ -126,7 +126,11 @@ class Rows:
 
     def plain_until(self, pattern: Any) -> int:
         """The length up to which rows need no pattern."""
-        return self.longest if pattern is None else self._plain.get(pattern.data_ptr(), 0)
+        return self.longest if pattern is None else self._known(pattern)[0]
+
+    def _known(self, pattern: Any) -> tuple[int, int | None]:
+        known = ((until, window) for made, until, window in self._patterns if pattern.is_set_to(made))
+        return next(known, (0, None))
 
 
 def of_last_columns(cells: Any, width: int, columns: int) -> Any:

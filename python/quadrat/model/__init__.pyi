@@ -1,0 +1,1 @@
+from quadrat.model.remove_padding import RemovedPadding as RemovedPadding
