@@ -1,7 +1,6 @@
 """Batches after the first: widths that the tokenizer is asked for, extra columns, bare rows, objects, other dtypes."""
 
 import copy
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import quadrat
 from support import samples
 from support.compare import assert_identical, assert_same_outcome
 from support.forms import observed
-from support.masking import make_masking_tokenizer, make_pair
 from support.strategies import features, make_tokenizer
 
 AMINO_ACIDS = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
@@ -82,19 +80,6 @@ def test_the_tokenizer_is_asked_for_the_width(name, options, steps):
             CHANGES[change](one)
 
 
-@pytest.mark.parametrize("options", [one for one in OPTIONS if one.get("max_length") != 0], ids=str)
-def test_such_batches_are_known_after_the_first(options):
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), **options)
-    collator.tokenizer.model_max_length = 12
-    equal = not collator.padding or collator.padding == "do_not_pad"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        collator(rows(3, 3) if equal else rows(3, 2))
-        assert knows(collator, rows(4, 4) if equal else rows(4, 2))
-        if collator.padding == "max_length":
-            assert type(vars(collator)["_quadrat_pt"](collator, rows(40, 2))) is tuple
-
-
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_another_collator_with_the_same_options_knows_the_batches(name):
     collator = samples.make(quadrat, name, **{option: None for option in samples.SAMPLES[name][0] if option == "seed"})
@@ -103,14 +88,6 @@ def test_another_collator_with_the_same_options_knows_the_batches(name):
     assert not knows(collator, batch)
     assert knows(equal, batch)
     assert not knows(other, batch)
-
-
-def test_epochs_are_not_shared():
-    tokenizer = make_masking_tokenizer()
-    first, second = (make_pair(tokenizer, {"rng": "philox"}, both=False) for _ in range(2))
-    first.set_epoch(1)
-    masks = [one(rows(60, 50))["labels"].tolist() for one in (first, second, first, second)]
-    assert masks[0] == masks[2] != masks[1] == masks[3]
 
 
 def test_extra_columns_are_known_until_their_values_change():
@@ -143,47 +120,3 @@ def test_tokenizers_without_a_backend(slow, kind, name, framework):
         tokenizer.add_special_tokens({"pad_token": "[NEW]", "mask_token": "[OTHER]"})
     assert not knows(collator, rows(9, 3))
     assert_identical(reference, collator, rows(20, 11, 27))
-
-
-def test_a_method_of_the_instance_is_asked(slow):
-    tokenizers = [slow["esm"](), slow["esm"]()]
-    reference, collator = (
-        module.DataCollatorWithPadding(tokenizer)
-        for module, tokenizer in zip((transformers, quadrat), tokenizers, strict=True)
-    )
-    collator(rows(4, 2))
-    for tokenizer in tokenizers:
-        tokenizer.convert_tokens_to_ids = lambda tokens: 17
-    assert_identical(reference, collator, rows(5, 3))
-
-
-def test_bare_rows_are_known():
-    for mlm in (False, True):
-        collator = make_pair(make_masking_tokenizer(), {"mlm": mlm}, both=False)
-        collator([[5, 6, 7], [8]])
-        assert knows(collator, [[9, 10], [11]])
-        assert not knows(collator, [[9, 10], [11, 12]])  # equal rows need no padding
-        assert not knows(collator, rows(4, 2))
-        collator(rows(4, 2))
-        assert collator([[9, 10], [11]])["input_ids"].shape == (2, 2)
-
-
-class _Meanwhile(str):
-    """The name of an attribute; while somebody looks at it, another thread keeps a plan."""
-
-    collator = None
-
-    def startswith(self, *args):
-        vars(self.collator)[f"_quadrat_{len(vars(self.collator))}"] = None
-        return super().startswith(*args)
-
-
-def test_copies_while_another_thread_keeps_a_plan():
-    collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True)
-    name = _Meanwhile("note")
-    name.collator = collator
-    vars(collator)[name] = 1
-    copied = copy.copy(collator)
-    assert vars(copied)["note"] == 1
-    assert not any(kept.startswith("_quadrat") for kept in list(vars(copied)) if type(kept) is str)
-    assert vars(collator._with({"return_seq_idx": False}))["return_seq_idx"] is False

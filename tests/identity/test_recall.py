@@ -1,12 +1,9 @@
 """Batch after batch through one collator: options and tokenizers that change, and batches known to fall back."""
 
 import copy
-import itertools
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -14,9 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat import _core
-from quadrat.planning import plan_cache
-from quadrat.support import memory
 from support import samples
 from support.compare import (
     assert_identical,
@@ -212,17 +206,6 @@ def test_options_of_quadrats_for_batches_that_fall_back(tokenizer):
             collator(features)
 
 
-def test_other_kinds_stay_fast():
-    """A kind that falls back says nothing of others."""
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
-    floats, ints = rows(labels=lambda n: [1.0] * n), rows(labels=lambda n: [1] * n)
-    for _ in range(2):
-        collator(floats)
-        collator(ints)
-    assert known_to_fall_back(collator, floats)
-    assert known(collator, ints)["labels"].tolist() == collator(ints)["labels"].tolist()
-
-
 def test_what_failed_by_its_rows_says_nothing_of_others():
     """Rows that hold a float among ints fall back; those of the same kind that do not are made at once."""
     reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
@@ -232,125 +215,6 @@ def test_what_failed_by_its_rows_says_nothing_of_others():
         assert known_to_fall_back(collator, odd)
         assert_identical(reference, collator, even)
         assert not known_to_fall_back(collator, even)
-
-
-def test_errors_are_explained_as_before():
-    tokenizer = own()
-    tokenizer.pad_token = None
-    collator = quadrat.DataCollatorWithPadding(tokenizer)
-    said = [str(outcome(collator, rows())[1]) for _ in range(3)]
-    assert known_to_fall_back(collator, rows())
-    assert said[0] == said[1] == said[2]
-    assert "quadrat: " in said[0]
-
-
-DEFAULT = {
-    "matrices": [{"image": np.zeros((2, 2), np.float32).T, "label": 1} for _ in range(2)],
-    "matrices of torch": [{"image": torch.zeros(2, 2), "label": 1} for _ in range(2)],
-    "two labels": [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)],
-}
-
-
-@pytest.mark.parametrize("kind", DEFAULT)
-def test_default(kind):
-    for _ in range(2):
-        assert_identical(transformers.default_data_collator, quadrat.default_data_collator, DEFAULT[kind])
-        assert_identical(transformers.DefaultDataCollator(), quadrat.DefaultDataCollator(), DEFAULT[kind])
-    deferred = quadrat.DefaultDataCollator(deferred=True)(DEFAULT[kind])
-    assert isinstance(deferred, quadrat.deferred.DeferredBatch)
-
-
-def test_flattening():
-    features = [{"input_ids": torch.arange(n).float()} for n in (3, 2)]
-    collator = quadrat.DataCollatorWithFlattening()
-    assert_same_batch(collator(features), collator(features))
-    assert known_to_fall_back(collator, features)
-    assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.deferred.DeferredBatch)
-
-
-def test_known_fallback_takes_lists_and_tuples_only():
-    spec = plan_cache.Spec("np", plan_cache.planned(lambda key: plan_cache.Plan()), refusal=("so", None))
-    run = _core.Recipes((_core.Recipe(spec, (), memory.interop()),)).runner()
-    assert run(None, []) == run(None, ()) == ("so", None)
-    assert run(None, {}) is run(None, None) is None
-
-
-def test_each_batch_counts_under_its_own_cause():
-    conflict = [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)]
-    matrices = DEFAULT["matrices"]
-    collator = quadrat.DefaultDataCollator()
-    for batch in (conflict, matrices):
-        collator(batch)
-    quadrat.stats(reset=True)
-    for batch in (*[conflict] * 4, matrices):
-        collator(batch)
-    causes = quadrat.stats().causes
-    assert sorted(causes.values()) == [1, 4]
-    assert ["'labels' are there" in cause for cause, count in causes.items() if count == 4] == [True]
-
-
-def kinds_of(name: str) -> list[Any]:
-    """Eight kinds of batches, at least, of a collator."""
-    if name == "DataCollatorForMultipleChoice":
-        return [
-            [{"input_ids": [list(range(5, 5 + n + (i if uneven else 0))) for i in range(choices)], label: 0, **more}]
-            for n, uneven, choices, label, more in itertools.product(
-                (3,), (False, True), (2, 3), ("label", "labels"), ({}, {"score": 1.5})
-            )
-        ]
-    bare = name.endswith(("LanguageModeling", "WordMask"))
-    made: list[Any] = []
-    for convert, equal in itertools.product((list, tuple, np.array, torch.tensor), (False, True)):
-        ids = [list(range(5, 5 + n)) for n in ((4, 4) if equal else (4, 2))]
-        made.append([{"input_ids": convert(one), "attention_mask": convert([1] * len(one))} for one in ids])
-        made.append([{"input_ids": convert(one), "labels": convert(one)} for one in ids])
-        made += [[convert(one) for one in ids]] * bare
-    return made
-
-
-@pytest.mark.parametrize("name", [*samples.TWINS])
-def test_kinds_in_turn_are_remembered(name):
-    """Every kind that is made compiled is remembered, whatever comes in between, by threads too."""
-    reference, collator = samples.pair(name)
-    kinds = [kind for kind in kinds_of(name) if _is_compiled(name, kind)]
-    assert len(kinds) >= 8
-    for kind in kinds:
-        if outcome(samples.pair(name)[0], copy.deepcopy(kind))[0] == "returned":  # arrays of flat batches fail in 4.57
-            assert_identical(reference, collator, kind, calls=1)
-        else:
-            collator(kind)
-    quadrat.stats(reset=True)
-    for _ in range(3):
-        for kind in kinds:
-            collator(kind)
-    assert quadrat.stats()[:3] == (3 * len(kinds), 3 * len(kinds), 0)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(collator, kinds * 8))
-    assert quadrat.stats()[:3] == (11 * len(kinds), 11 * len(kinds), 0)
-
-
-def _is_compiled(name: str, kind: Any) -> bool:
-    collator = samples.make(quadrat, name)
-    quadrat.stats(reset=True)
-    outcome(collator, copy.deepcopy(kind))
-    return quadrat.stats().compiled == 1
-
-
-def test_columns_that_the_reference_converts_are_known():
-    reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
-    boxes = rows(boxes=lambda n: [[1, 2], [3, 4]])
-    for batch in (boxes, rows(boxes=lambda n: [[5, 6], [7, 8]])):
-        assert_identical(reference, collator, batch)
-    quadrat.stats(reset=True)
-    collator(boxes)
-    assert quadrat.stats().remembered == 1
-
-
-def test_more_kinds_than_are_kept():
-    reference, collator = (module.DefaultDataCollator() for module in (transformers, quadrat))
-    for _ in range(2):
-        for number in range(80):
-            assert_identical(reference, collator, [{f"x{number}": [1, number]} for _ in range(2)], calls=1)
 
 
 def test_known_batches_of_a_stream_are_not_looked_at_again(monkeypatch):

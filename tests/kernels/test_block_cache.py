@@ -3,9 +3,7 @@
 import functools
 import gc
 import os
-import re
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,18 +17,8 @@ from support.threads import together
 
 KINDS = _core.kinds
 INT8 = KINDS.index("int8")
-HEADER = Path(__file__).parents[2] / "csrc" / "memory" / "block_cache.hpp"
-
-
-def constant(name):
-    """A number of the header."""
-    value = re.search(rf"constexpr std::size_t {name} = (.*?);", HEADER.read_text())[1]
-    number, _, shift = re.sub(r"std::size_t{(\d+)}", r"\1", value).partition("<<")
-    return int(number) << int(shift or 0)
-
-
-SMALLEST, LARGEST, MOST = constant("smallest_cached"), constant("largest_cached"), constant("most_cached")
-PASSED_OVER = constant("most_passed_over")
+# As in csrc/memory/block_cache.hpp: sizes in bytes of blocks that are kept, of all that is kept, and releases.
+SMALLEST, LARGEST, MOST, PASSED_OVER = 1 << 12, 128 << 20, 256 << 20, 256
 OWNED = 1 << 20  # smaller arrays own their memory: csrc/bindings/output/allocate.cpp
 SLOTS = 64  # as in csrc/memory/block_cache.cpp
 

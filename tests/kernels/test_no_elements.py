@@ -4,7 +4,6 @@ That a null pointer is passed to memcpy or memset, which the language forbids ev
 sanitize` alone; here and there the results are compared.
 """
 
-import re
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -72,12 +71,3 @@ def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
     assert flat is None or np.array_equal(np.asarray(flat.values), whole)
     joined = quadrat.evaluation.concat_padded([made(padded, library)] * 3)
     assert np.array_equal(np.asarray(joined), np.concatenate([padded] * 3))
-
-
-def test_bytes_are_copied_by_one_mechanism():
-    """Of a size that varies; what is read as another type has the size of that type."""
-    for path in CSRC.rglob("*.[ch]pp"):
-        if path.name == "bytes.hpp":
-            continue
-        calls = re.findall(r"std::mem(?:cpy|move|set)\(.*?\);", path.read_text(), re.DOTALL)
-        assert [call for call in calls if not re.search(r"\b(sizeof \w+|item|item_size\(kind\))\);$", call)] == []

@@ -107,17 +107,6 @@ def test_the_menu_has_each_page() -> None:
     assert len(menu) == len(set(menu))
 
 
-def test_no_two_pages_have_one_title() -> None:
-    """The title of a page is its name in the menu, else its heading, else the name of its file."""
-    titles: dict[str, list[str]] = {}
-    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for label, place in re.findall(r"(?m)^ +- (?:(.+): )?([\w/.-]+\.md)$", menu):
-        page = next((PAGES[name] for name in (f"docs/{place}", place) if name in PAGES), None)
-        heading = re.search(r"(?m)^# (.+)$", page.read_text(encoding="utf-8")) if page else None
-        titles.setdefault(label or (heading[1] if heading else Path(place).stem), []).append(place)
-    assert {title: places for title, places in titles.items() if len(places) > 1} == {}
-
-
 def test_pages_are_short() -> None:
     """At most this many words, as `wc -w` counts them. The changelog grows with each release and has no limit."""
     limits = {"README.md": 900, "CONTRIBUTING.md": 1200, "docs/architecture.md": 1250, "docs/releasing.md": 400}
@@ -140,14 +129,6 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in SOURCES)} == set()
 
 
-def test_pages_do_not_count_versions() -> None:
-    """The number of versions changes with each release: pages link to the table."""
-    counted = re.compile(
-        r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\d+) (versions|environments)\b"
-    )
-    assert {page: found for page, path in PAGES.items() if (found := counted.findall(path.read_text("utf-8")))} == {}
-
-
 def test_ranges_of_versions_are_those_that_were_tested() -> None:
     texts = {page: path.read_text("utf-8") for page, path in PAGES.items()}
     said = {
@@ -158,21 +139,6 @@ def test_ranges_of_versions_are_those_that_were_tested() -> None:
     }
     assert {page for page, _, _ in said} >= {"CHANGELOG.md", "docs/compatibility.md"}
     assert {(page, name, newest) for page, name, newest in said if newest != RANGES[name][1]} == set()
-
-
-def test_outputs_are_whole() -> None:
-    """No "..." of a doctest is in front of readers."""
-    outputs = [snippet.output or "" for page in PAGES.values() for snippet in snippets(page)]
-    assert not any(re.search(r"^\.\.\.", output, re.MULTILINE) for output in outputs)
-
-
-def test_the_table_of_names() -> None:
-    """docs/padding-free.md: what `kwargs_for=` gives."""
-    text = PAGES["docs/padding-free.md"].read_text(encoding="utf-8")
-    for name in ("transformers", "varlen_attn", "flash_attn", "megatron", "mask"):
-        row = next(line for line in text.splitlines() if line.startswith(f'| `"{name}"` '))
-        given = set(quadrat.flatten([[1, 2], [3]], kwargs_for=name)) - {"values", "position_ids", "seq_idx"}
-        assert given == set(re.findall(r"`(\w+)`", row.rpartition("|")[0].rpartition("|")[2]))
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The compiled module has what its stub says: names, parameters, order, defaults; and the numbers of C++."""
 
 import ast
-import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -112,39 +111,6 @@ def test_all_are_ints() -> None:
 def test_no_two_of_an_enum_are_the_same(enum: str) -> None:
     assert len(set(ENUMS[enum].values())) == len(ENUMS[enum]) > 2
     assert all(name.isupper() for name in ENUMS[enum])
-
-
-def test_values_have_the_names_of_cpp() -> None:
-    """The enumerators in the headers, in their order."""
-    found = {}
-    for path in ROOT.glob("csrc/**/*.hpp"):
-        for name, body in re.findall(r"enum (?:class )?(\w+) : \S+ \{(.*?)\};", path.read_text(), re.DOTALL):
-            found[name] = [
-                one.split()[0] for one in re.sub("//.*", "", body).replace("\n", " ").split(",") if one.strip()
-            ]
-    for enum, values in ENUMS.items():
-        name = "".join(part.title() for part in enum.removesuffix("S").split("_"))
-        name = {"Length": "Lengths"}.get(name, name)
-        prefix = re.findall("[A-Z][a-z]+", name)[-1].lower()  # of those that have no scope
-        names = [one.removeprefix(f"{prefix}_").upper() for one in found[name]]
-        assert [one for one in names if one != "OK"] == list(values)
-
-
-def test_values_keep_their_names_in_python() -> None:
-    names = {name for values in ENUMS.values() for name in values}
-    kept = []
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assign):
-                both = [(getattr(side, "elts", [side])) for side in (node.targets[0], node.value)]
-                kept += [
-                    (target.id, value.attr)
-                    for target, value in zip(*both, strict=False)
-                    if isinstance(target, ast.Name) and target.id.isupper()
-                    if isinstance(value, ast.Attribute) and value.attr in names
-                ]
-    assert len(kept) > 50
-    assert [own for own, _ in kept] == [name for _, name in kept]
 
 
 def test_each_code_is_explained() -> None:
