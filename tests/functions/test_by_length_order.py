@@ -149,13 +149,6 @@ def test_order_in_random_trials(seed, monkeypatch):
         check_order(draw, monkeypatch)
 
 
-@pytest.mark.slow
-def test_order_in_many_random_trials(monkeypatch):
-    draw = random.Random()
-    for _ in range(10_000):
-        check_order(draw, monkeypatch)
-
-
 @given(
     st.lists(st.integers(1, 40) | st.integers(1, 3), min_size=1, max_size=50),
     st.integers(1, 200),

@@ -259,26 +259,8 @@ def test_epochs_and_seeds_differ():
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.2, "no order of lengths is left"
 
 
-def test_rows_in_their_order():
-    sampler = TokenBudgetBatchSampler([3, 1, 4, 1, 5, 9, 2, 6], 12, shuffle=False, window=1)
-    assert list(sampler) == [[0, 1, 2], [3, 4], [5], [6, 7]]
-    sampler = TokenBudgetBatchSampler([3, 1, 4, 1, 5, 9, 2, 6], 12, shuffle=False, window=1, padded=False)
-    assert list(sampler) == [[0, 1, 2, 3], [4], [5, 6], [7]]
-
-
 def rows_of(ranks):
     return [sorted(row for batch in share for row in batch) for share in ranks]
-
-
-def test_evens_out():
-    """A batch is split for three ranks; where all are single rows, the cheapest is repeated, or dropped."""
-    ranks = all_ranks([5] * 12, {"max_tokens": 60, "world_size": 3, "drop_last": False, "shuffle": False})
-    assert ranks == [[[6, 7, 8, 9, 10, 11]], [[0, 1, 2]], [[3, 4, 5]]]
-    options = {"max_tokens": 9, "world_size": 2}
-    rows = rows_of(all_ranks([9, 9, 9, 9, 2], {**options, "drop_last": True}))
-    assert sorted(rows[0] + rows[1]) == [0, 1, 2, 3]
-    rows = rows_of(all_ranks([9, 9, 9, 9, 2], {**options, "drop_last": False}))
-    assert sorted(rows[0] + rows[1]) == [0, 1, 2, 3, 4, 4]
 
 
 def test_a_row_above_the_budget():

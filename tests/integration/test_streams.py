@@ -117,12 +117,6 @@ def test_workers_of_concatenated_datasets_resume(shards, workers, is_mapped, epo
                 assert after(state, stream()) == items[count:]
 
 
-def test_pieces_are_of_all_tokens():
-    rows = [{"input_ids": [*range(length)]} for length in (25, 3, 10)]
-    packs = [said(pack) for pack in quadrat.data.PackedStream(rows, 10, overlong="split", window=2, shuffle=False)]
-    assert documents(packs) == sorted([[*range(10)], [*range(10, 20)], [*range(20, 25)], [0, 1, 2], [*range(10)]])
-
-
 @given(lengths=st.lists(st.integers(0, 12), min_size=1, max_size=80), window=st.integers(26, 40))
 def test_in_order_is_the_order_of_all_rows(lengths, window):
     """No pack is cut at the end of a window, if a window has more than one."""
