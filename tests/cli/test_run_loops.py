@@ -362,6 +362,10 @@ def test_events_of_processes_are_added():
     assert (report["compiled"], report["rows"], report["padding"]) == (4, 8, pytest.approx(0.2))
     assert (report["workers"], report["batches_of_workers"]) == (3, 4)
     assert report["max_tokens"]["computed"] == 30  # of the workers of these loops
+    add_events(totals, [{"of": "loop process 1 0", "model": 9.0}])
+    assert report_of(totals, elapsed=1.0)["loops"]["training"]["gains"]["max_tokens"] > 0
+    add_events(totals, [{"of": "loop process 1 0", **PADDED, "removed": 30}])  # no padding is left to save
+    assert report_of(totals, elapsed=1.0)["loops"]["training"]["gains"]["max_tokens"] == 0
 
 
 def test_many_events_are_added_up(tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def _loop(sums: dict[str, Any], elapsed: float, fewer_tokens: float) -> dict[str
     padding = max(0, calls["called_with"] - calls["tokens"] - calls["removed"]) / max(calls["called_with"], 1)
     loop["gains"] = {
         "remove_padding": padding * loop["model"],
-        "max_tokens": fewer_tokens * loop["model"],
+        "max_tokens": 0.0 if calls["removed"] else fewer_tokens * loop["model"],
         **gains_of_workers(loop),
     }
     return loop
