@@ -1,8 +1,13 @@
 """`quadrat run` counts the padding that models are called with, whoever calls them; `--remove-padding` acts."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from quadrat.cli.events import EventLog, read_events
+from quadrat.cli.loop_timing import LoopTiming
+from quadrat.cli.model_calls import ModelCalls
 from support import standins
 from support.command import RUN, ran, reported
 
@@ -51,6 +56,32 @@ def test_calls_of_models_are_counted(tmp_path):
     assert f"{said}; --remove-padding left out 18 tokens" in done.stderr
     assert report["options"] == {"--remove-padding": 2}
     torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), expected, rtol=1e-4, atol=1e-5)
+
+
+class MaskElsewhere:
+    """A mask of six places and four tokens on another device."""
+
+    is_meta = is_cuda = False
+    device, shape = SimpleNamespace(type="other"), (2, 3)
+
+    def __ne__(self, value):
+        return torch.tensor([[1, 1, 1], [1, 0, 0]]) != value
+
+    def numel(self):
+        return 6
+
+
+@pytest.mark.parametrize("calls", [3, 70, 100])
+def test_masks_on_a_device_are_read_together(tmp_path, calls):
+    events = EventLog(str(tmp_path))
+    models, ids = ModelCalls(LoopTiming(events), print, removes=False), torch.ones(2, 3)
+    for _ in range(calls):
+        models._end_call(models._begin_call(torch.nn.Identity(), input_ids=ids, attention_mask=MaskElsewhere()), None)
+        assert len(models._unread) < 64
+    assert (models._unread == []) == (calls < 8)
+    models.read()
+    (sums,) = read_events(tmp_path)[0].values()
+    assert (sums["model_calls"], sums["model_computed"], sums["model_tokens"]) == (calls, 6 * calls, 4 * calls)
 
 
 CALLERS = """
