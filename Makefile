@@ -39,8 +39,10 @@ test: dev
 	$(TEST) $(BIN)/python $(PYTEST) $(T) $(ARGS)
 else
 test: .venv/.installed .venv-4/.installed
-	$(TEST) $(BIN)/python $(PYTEST) -m "not slow" tests benchmarks $(ARGS)
-	$(TEST) .venv-4/bin/python $(PYTEST) -m "not slow and not same_everywhere" tests/identity $(ARGS)
+	@$(TEST) $(BIN)/python $(PYTEST) -m "not slow" tests benchmarks $(ARGS) || failed="the newest transformers"; \
+	$(TEST) .venv-4/bin/python $(PYTEST) -m "not slow and not same_everywhere" tests/identity $(ARGS) || \
+		failed="$${failed:+$$failed and }transformers 4.57"; \
+	if [ -n "$$failed" ]; then echo "Tests fail with $$failed" >&2; exit 1; fi
 endif
 
 # What `make test` leaves out, and the property tests with more examples.

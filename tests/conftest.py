@@ -36,6 +36,7 @@ def pytest_collection_finish():
 
 
 def pytest_sessionstart(session):
+    session.folders = _folders(session)
     # Not by the fixture record_testsuite_property, which is silent in the processes of pytest-xdist.
     report = session.config.stash.get(xml_key, None)
     if report is not None:
@@ -43,6 +44,18 @@ def pytest_sessionstart(session):
 
         for name, value in environment.properties().items():
             report.add_global_property(name, value)
+
+
+def _folders(session):
+    return {path.name for path in session.config.rootpath.iterdir() if path.is_dir() and not path.name.startswith(".")}
+
+
+def pytest_sessionfinish(session):
+    """No test leaves a folder in the checkout, as a Trainer without arguments does."""
+    left = _folders(session) - session.folders - {"build"}
+    if left and not hasattr(session.config, "workerinput"):
+        session.config.get_terminal_writer().line(f"\ntests left {', '.join(sorted(left))} in the checkout", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -123,11 +123,17 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Callabl
 
 _SIZE = _number(int, 1, _LARGEST)
 
+
+def _tokens(text: str) -> Any:
+    try:
+        return _SIZE(text)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}; or auto") from None
+
+
 # How the values of options are read, of one command or of all; of others, N is a size, and NAME any text.
 _VALUES: dict[str, dict[str, Any]] = {
-    "run --max-tokens": {"type": lambda text: 0 if text == "auto" else _SIZE(text)},
-    "--attention": {"type": lambda text: text if text == "auto" else _SIZE(text)},
-    "--untested": {"choices": ("compare", "compile")},
+    "run --max-tokens": {"type": lambda text: 0 if text == "auto" else _tokens(text)},
     "--report": {"type": os.path.abspath},
     "-m": {"dest": "module", "nargs": REMAINDER},
     "-c": {"dest": "code", "nargs": REMAINDER},
@@ -161,11 +167,7 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
         {
             "--max-tokens N": "make a Trainer's training batches of rows of similar length, with at most N tokens, "
             "padding included; auto: as many as keep the number of steps",
-            "--group-by-length": "have a Trainer group its training rows by length",
-            "--attention C": "with --max-tokens: have batches take the same time; C: the width in tokens at which "
-            "attention takes as much time as the rest of the model; auto: that of the model",
-            "--untested": "with code of transformers that quadrat was not tested with: compare the first batches with "
-            "those of transformers and compile the others, or compile all; by default transformers makes them",
+            "--remove-padding": "have models of transformers compute no padding, whatever calls them",
             "--quiet": "write no report",
             "--report FILE": "also write the report to a file, as JSON",
             "-m": "run a module, as python -m does",

@@ -149,7 +149,7 @@ def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatc
 def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
     """Nothing may ever be written to a pipe, and a device may have no end."""
     os.mkfifo(tmp_path / name)
-    done = run("waste", name, folder=tmp_path, timeout=120)
+    done = run("waste", name, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"quadrat waste: {name}: not a file; {EXPECTED}\n"
     (tmp_path / name).unlink()

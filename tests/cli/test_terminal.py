@@ -126,7 +126,7 @@ def test_a_terminal_gets_styles_and_nothing_else(hostile):
                 said += part
         except OSError:  # the other end has gone
             pass
-        errors = child.communicate(timeout=300)[1]
+        errors = child.communicate()[1]
     assert (child.returncode, errors) == (0, b"")
     text = said.decode().replace("\r\n", "\n")
     assert STYLES.search(text)
@@ -138,7 +138,7 @@ def redirected(arguments, redirection, folder):
     """A command whose streams the shell has redirected or closed."""
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, "-m", "quadrat", *arguments],
-        capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+        capture_output=True, text=True, cwd=folder, check=False,
     )  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_the_whole_traceback_in_development_mode(tmp_path):
     (tmp_path / "texts.txt").write_text("text")
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program, "waste", "texts.txt"],
-        capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
+        capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "TypeError: 'NoneType' object is not callable" in done.stderr

@@ -140,7 +140,7 @@ def test_a_copied_process_begins_at_zero():
     queue = context.Queue()
     process = context.Process(target=lambda: queue.put(quadrat.stats()))
     process.start()
-    assert queue.get(timeout=60) == (0, 0, 0, {}, 0)
+    assert queue.get() == (0, 0, 0, {}, 0)
     process.join()
     assert quadrat.stats().compiled == 1
 

@@ -47,7 +47,9 @@ def test_each_row_once_an_epoch(tmp_path, form, accumulated):
     assert made.steps_before == 12 // accumulated
     epochs = trainer.numbers[:96], trainer.numbers[96:]
     assert epochs[0] != epochs[1]
-    assert f"{made.steps:,} steps an epoch instead of {made.steps_before:,}" in str(made)
+    before = ", as before" if made.steps == made.steps_before else f" instead of {made.steps_before:,}"
+    assert f"{made.steps:,} steps an epoch{before}. A step has" in str(made)
+    assert "1 step an epoch instead of 12. A step has" in str(made._replace(steps=1, steps_before=12))
     assert sum(shape.numel() for _, shape in trainer.seen) < 1.3 * 2 * sum(lengths())
 
 

@@ -97,7 +97,7 @@ def test_rows_are_not_read_again(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes(tmp_path):
-    in_two("resumed_in_two.py", tmp_path, seconds=600)
+    in_two("resumed_in_two.py", tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from transformers import BertForMultipleChoice
 
 import quadrat
-from quadrat.integration.rows import group_by_row_lengths, row_lengths
+from quadrat.integration.rows import row_lengths
 from support.strategies import make_tokenizer
 from support.trainer import tiny, trainer_of
 
@@ -39,28 +39,6 @@ def test_stored_padding_is_named_and_computed(tmp_path):
     assert max(shape[0] for shape in trainer.trained) == 5
     plain = [{"input_ids": [5] * size, "labels": 0} for size in SIZES]
     assert quadrat.batch_by_tokens(trainer_of(tmp_path, plain)).stored == 0
-
-
-def group(trainer: Any) -> None:
-    new = hasattr(trainer.args, "train_sampling_strategy")
-    setattr(trainer.args, *(("train_sampling_strategy", "group_by_length") if new else ("group_by_length", True)))
-
-
-@pytest.mark.parametrize("kind", ["whole", "own lengths", "choices"])
-def test_rows_that_a_trainer_groups_by_length(tmp_path, kind):
-    """A sampler of length groups goes by what is computed; the lengths of a column, and rows as they are, stay."""
-    data = stored(**({"length": 3} if kind == "own lengths" else {}))
-    if kind == "choices":
-        data = datasets.Dataset.from_list(
-            [{"input_ids": [[5] * size, [5]], "labels": row % 2} for row, size in enumerate(SIZES)]
-        )
-    trainer, said = trainer_of(tmp_path, data, model=tiny(BertForMultipleChoice) if kind == "choices" else None), []
-    group(trainer)
-    group_by_row_lengths(trainer, said.append)
-    expected = {"own lengths": [3] * 65, "choices": [2 * size for size in SIZES]}
-    for _ in range(2):
-        assert [*trainer._get_train_sampler().lengths] == expected.get(kind, [WIDTH] * 65)
-    assert said == []
 
 
 @pytest.mark.parametrize("multiple_of", [None, 8])

@@ -8,6 +8,7 @@ import inspect
 import json
 import pkgutil
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ ROWS = [{"input_ids": [5] * length} for length in (3, 9, 20)]
 def by_tokens(*given: Any, **options: Any) -> Any:
     model = tiny(transformers.BertForSequenceClassification)
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    args = arguments("unused", per_device_train_batch_size=2)
+    args = arguments(tempfile.mkdtemp(), per_device_train_batch_size=2)
     trainer = transformers.Trainer(model, args, train_dataset=ROWS, data_collator=collator)
     return quadrat.batch_by_tokens(trainer, *given, **options)
 

@@ -23,12 +23,12 @@ SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 
 
 def run(
-    *arguments: object, folder: Path, timeout: float = 300, stdout: Any = subprocess.PIPE, **variables: str
+    *arguments: object, folder: Path, stdout: Any = subprocess.PIPE, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "quadrat", *map(str, arguments)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", **variables}
     streams: dict[str, Any] = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.run(command, cwd=folder, env=environment, timeout=timeout, check=False, **streams)
+    return subprocess.run(command, cwd=folder, env=environment, check=False, **streams)
 
 
 def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

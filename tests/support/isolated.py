@@ -38,7 +38,7 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
-def ended(*arguments: object, seconds: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
+def ended(*arguments: object, seconds: float | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     """An interpreter of its own, which finds what the tests import."""
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
@@ -52,14 +52,14 @@ def ended(*arguments: object, seconds: float = 300, **variables: str) -> subproc
     )
 
 
-def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
+def python(*arguments: object, seconds: float | None = None, **variables: str) -> str:
     """The output of a new interpreter, whose status must be 0."""
     done = ended(*arguments, seconds=seconds, **variables)
     assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
-def in_two(script: str, *arguments: object, seconds: float = 300) -> str:
+def in_two(script: str, *arguments: object, seconds: float | None = None) -> str:
     """The output of two processes of `torchrun` that run a script of `tests/support`."""
     torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2
     here = Path(__file__).parent

@@ -1,1 +1,1 @@
-"""The command line: padding reports, benchmarks against transformers, and the user's data they read."""
+"""The command line: `run`, `waste` and `info`."""

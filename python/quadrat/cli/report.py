@@ -1,93 +1,125 @@
-"""The report of `quadrat run`: the numbers of all processes, and the sentences that follow from them."""
+"""The report of `quadrat run`: the sums of the events of all processes, and the sentences that follow from them."""
 
+import json
 import math
 import os
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from quadrat.cli.batch_sizes import UNLABELLED, sentences
+from quadrat.cli.batch_sizes import UNLABELLED
 from quadrat.cli.command import complain, listed
-from quadrat.cli.promises import Promise, promised
-from quadrat.cli.waits import Counts, add_counts, new_counts
+from quadrat.cli.events import Totals, add_events, read_events
+from quadrat.cli.promises import MAX_TOKENS, promise_of
 from quadrat.cli.waste import LITTLE_PADDING
 
-_TIMES = "waited", "fetching", "collating", "for_workers", "model", "fetching_in_workers", "collating_in_workers"
-_TOKENS = "seconds", "computed", "tokens", "cut", "unlabelled", "sized", "others", "unknown"
+TRAINING, EVALUATION, ELSEWHERE = "training", "evaluation", "outside of loops"
+REMOVE_PADDING = "--remove-padding"
+_TIMES = "waited", "fetching", "collating", "model", "fetching_in_workers", "collating_in_workers"
+_SUMS = "seconds", "computed", "tokens", "stored", "unlabelled", "sized", "others", "unknown", "fell_back", "compared"
 # A saving below this share of a loop is not worth a change.
 _LITTLE = 0.05
 _SHORT = 1.0  # seconds of a loop that say nothing of a longer one
 _BUSY = 0.25  # the share of a run's time on processors for which it waits, from which on its times mislead
 
 
-def merged(processes: Sequence[dict[str, Any]], elapsed: float) -> dict[str, Any]:
-    """The numbers of all processes added up, and what options would save."""
-    groups, whole = _groups(processes), new_counts()
-    total: dict[str, Any] = dict.fromkeys(("processes", "compiled", "fell_back", "cpu_seconds", "delayed"), 0)
-    total |= {name: Counter() for name in ("causes", "options", "elsewhere")}
-    for one in processes:
-        total["processes"] += 1
-        for name, value in one.items():
-            if isinstance(value, dict):
-                total[name].update(value)
-            else:
-                total[name] = total.get(name, 0) + value
-    for counts in groups.values():
-        add_counts(whole, counts)
-    total |= {name: whole["sums"][name] for name in _TOKENS}
-    total["padded_to"] = max(map(int, whole["widths"]), default=0)
-    total["rows"] = sum(whole["lengths"].values())
-    total["padding"] = 1 - total["tokens"] / total["computed"] if total["computed"] else 0.0
-    total["elapsed"] = elapsed
-    waited = total["delayed"] / max(total["delayed"] + total["cpu_seconds"], 1e-9)
-    total["busy"] = waited if waited > _BUSY else 0.0
-    found = {}
-    for group, counts in groups.items():
-        loop, _, option = group.partition(" ")
-        found[group] = promised(loop, option, counts)
-    total["promises"] = [one._asdict() for one in found.values() if isinstance(one, Promise)]
-    total["loops"] = _loops(groups, found, total)
-    return total
+def write_report(settings: dict[str, Any]) -> None:
+    """Makes the report of a run that has ended, and removes what its processes wrote."""
+    folder = Path(settings["folder"])
+    totals, processes = read_events(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    report = report_of(totals, elapsed=time.time() - settings["started"]) | {"processes": processes}
+    if not settings["quiet"] and sys.stderr is not None:
+        for line in sentences(report, settings):
+            complain(f"quadrat run: {line}")
+    if settings["report"] is not None:
+        try:
+            Path(settings["report"]).write_text(json.dumps(report, indent=2) + "\n")
+        except OSError as error:
+            if sys.stderr is not None:
+                complain(f"quadrat run: {settings['report']} is not written: {error.strerror or error}")
 
 
-def _groups(processes: Sequence[dict[str, Any]]) -> dict[str, Counts]:
-    """The numbers of the batches of each kind of loop and option, with those of the workers that made them."""
-    groups: dict[str, Counts] = defaultdict(new_counts)
-    group_of = {pid: group for one in processes for pid, group in one.pop("group_of_workers", {}).items()}
-    for number, one in enumerate(processes):
-        made, group = one.pop("made", {}), group_of.get(str(one.pop("pid", None)))
-        if group is not None:
-            sums = made.get("sums", {})
-            made["sums"] = {name + "_in_workers" * (name in {"fetching", "collating"}): sums[name] for name in sums}
-        add_counts(groups[group or " quadrat.batching.by_length"], made)
-        for name, counts in one.pop("groups", {}).items():
-            add_counts(groups[name], {**counts, "processes": {number: 1}})
-    return groups
+def report_of(totals: Totals, *, elapsed: float) -> dict[str, Any]:
+    """The report on the sums of all events. elapsed: the seconds of the run."""
+    kinds, promised = _kinds(totals)
+    whole: Totals = {}
+    add_events(whole, ({**sums, "of": "run"} for sums in kinds.values()))
+    run = whole.get("run", {})
+    report: dict[str, Any] = {name: run.get(name, 0) for name in _SUMS}
+    report["compiled"] = run.get("made", 0) - report["fell_back"] - report["compared"]
+    report["causes"] = dict(run.get("causes", {}))
+    report["rows"] = sum(run.get("lengths", {}).values())
+    report["padding"] = 1 - report["tokens"] / report["computed"] if report["computed"] else 0.0
+    report["padded_to"] = max(map(int, run.get("widths", {})), default=0)
+    workers = [sums["made"] for of, sums in totals.items() if of.startswith("worker ") and sums.get("made")]
+    report["workers"], report["batches_of_workers"] = len(workers), sum(workers)
+    report["models"] = {kind: _of_models(sums) for kind, sums in kinds.items() if "model_calls" in sums}
+    report["max_tokens"] = promise = promise_of(promised)
+    report["remarks"] = [*totals.get("remarks", {}).get("texts", ())]
+    report["options"] = dict(totals.get("options", {}).get("met", {}))
+    processors = totals.get("processors", {"cpu": 0.0, "delayed": 0.0})
+    waited = processors["delayed"] / max(processors["delayed"] + processors["cpu"], 1e-9)
+    report["busy"] = waited if waited > _BUSY else 0.0
+    report["elapsed"] = elapsed
+    report["loops"] = {
+        kind: _loop(kinds[kind], elapsed, _saved(promise) if kind == TRAINING else 0.0)
+        for kind in (TRAINING, EVALUATION)
+        if kinds.get(kind, {}).get("batches")
+    }
+    return report
 
 
-def _loops(groups: dict[str, Counts], found: dict[str, Promise | str], total: dict[str, Any]) -> dict[str, Any]:
-    """The loops by kind, training first, with the seconds that options and workers are expected to save."""
-    loops: dict[str, Any] = {}
-    for kind in sorted({group.partition(" ")[0] for group in groups} - {""}, reverse=True):
-        counts, names = new_counts(), [group for group in groups if group.startswith(kind)]
-        for name in names:
-            add_counts(counts, groups[name])
-        sums = counts["sums"]
-        if not sums["batches"]:
+def _kinds(totals: Totals) -> tuple[Totals, dict[str, Any]]:
+    """The sums of loops by kind, with those of their workers; and of the training that --max-tokens changes."""
+    kind_of = {
+        of: TRAINING if sums.get("steps") else EVALUATION for of, sums in totals.items() if of.startswith("loop ")
+    }
+    loop_of = {pid: of for of in kind_of for pid in totals[of].get("worker_pids", ())}
+    kinds: Totals = {}
+    for of, sums in totals.items():
+        role, _, pid = of.partition(" ")
+        if role not in ("loop", "process", "worker"):
             continue
-        times = {name: sums[name] for name in _TIMES}
-        loop: dict[str, Any] = {**times, "batches": sums["batches"], "processes": len(counts["processes"])}
-        loop["num_workers"] = max(map(int, counts["num_workers"]))
-        loop["share"] = loop["waited"] / max(_seconds(loop), 1e-9)
-        loop["share_of_run"] = loop["waited"] / max(total["elapsed"] * loop["processes"], 1e-9)
-        promises = [found[name] for name in names]
-        saved = sum(one.computed - one.computed_with for one in promises if isinstance(one, Promise))
-        loop["options"] = [one.option for one in promises if isinstance(one, Promise)]
-        loop["not_estimated"] = [one for one in promises if isinstance(one, str)]
-        of_cpu = {name: seconds * (1 - total["busy"]) for name, seconds in times.items()}
-        loop["gains"] = gains({**loop, **of_cpu}, max(0.0, saved / max(sums["computed"], 1)))
-        loops[kind] = loop
-    return loops
+        loop = loop_of.get(pid) if role == "worker" else of
+        suffix = "_in_workers" * (role == "worker")
+        event = {name + suffix * (name in ("fetching", "collating")): value for name, value in sums.items()}
+        event["of"] = kind_of.get(loop or "", ELSEWHERE)
+        add_events(kinds, [{**event, "processes": [pid.split()[1]] if role == "loop" and sums.get("batches") else []}])
+        if kind_of.get(loop or "") == TRAINING and MAX_TOKENS in totals[loop or ""].get("options", ()):
+            add_events(kinds, [{**event, "of": MAX_TOKENS}])
+    return kinds, kinds.pop(MAX_TOKENS, {})
+
+
+def _of_models(sums: dict[str, Any]) -> dict[str, int]:
+    """The calls of models, their tokens with padding and without, and the padding that was left out."""
+    names = {"calls": "model_calls", "called_with": "model_computed", "tokens": "model_tokens", "removed": "removed"}
+    return {name: sums.get(value, 0) for name, value in names.items()}
+
+
+def _loop(sums: dict[str, Any], elapsed: float, fewer_tokens: float) -> dict[str, Any]:
+    """Of the loops of a kind: times, numbers, and the seconds that options and workers are expected to save."""
+    loop: dict[str, Any] = {name: sums.get(name, 0.0) for name in _TIMES}
+    loop |= {"batches": sums["batches"], "steps": sums.get("steps", 0), "processes": len(sums["processes"])}
+    loop["num_workers"] = max(map(int, sums["num_workers"]))
+    loop["share"] = loop["waited"] / max(_seconds(loop), 1e-9)
+    loop["share_of_run"] = loop["waited"] / max(elapsed * loop["processes"], 1e-9)
+    calls = _of_models(sums)
+    padding = max(0, calls["called_with"] - calls["tokens"] - calls["removed"]) / max(calls["called_with"], 1)
+    loop["gains"] = {
+        "remove_padding": padding * loop["model"],
+        "max_tokens": 0.0 if calls["removed"] else fewer_tokens * loop["model"],
+        **gains_of_workers(loop),
+    }
+    return loop
+
+
+def _saved(promise: dict[str, Any] | None) -> float:
+    """The share of tokens that an option saves."""
+    return 0.0 if promise is None else max(0.0, 1 - promise["computed_with"] / promise["computed"])
 
 
 def _seconds(loop: dict[str, Any]) -> float:
@@ -99,8 +131,8 @@ def _most_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def gains(loop: dict[str, Any], fewer_tokens: float) -> dict[str, float]:
-    """The seconds that fewer tokens and another number of workers are expected to save, and that number."""
+def gains_of_workers(loop: dict[str, Any]) -> dict[str, float]:
+    """The number of workers that is expected to save most seconds, and these."""
     model, workers = loop["model"], int(loop["num_workers"])
     name = "_in_workers" * (workers > 0)  # where batches are made
     making = loop[f"fetching{name}"] + loop[f"collating{name}"]
@@ -109,81 +141,103 @@ def gains(loop: dict[str, Any], fewer_tokens: float) -> dict[str, float]:
     others |= {0: model + making} if workers else {}
     best = min(others, key=lambda number: others[number], default=workers)
     saved = max(0.0, _seconds(loop) - others.get(best, math.inf))
-    return {"fewer_tokens": fewer_tokens * model, "num_workers": best if saved else workers, "workers": saved}
+    return {"num_workers": best if saved else workers, "workers": saved}
 
 
-def loop_sentences(loops: dict[str, Any]) -> Iterator[str]:
-    """The report on loops, and what helps."""
-    for kind, loop in loops.items():
-        workers, gain, seconds = loop["num_workers"], loop["gains"], _seconds(loop)
-        name = "_in_workers" * (workers > 0)
-        fetching, collating = loop[f"fetching{name}"], loop[f"collating{name}"]
-        yield (
-            f"{kind} waited {loop['waited']:.3g} s for {loop['batches']:,} batches, {loop['share']:.1%} of its loop, "
-            f"{loop['share_of_run']:.1%} of the run; fetching rows took {fetching:.3g} s, collating {collating:.3g} s"
-            f"{' in its workers' * (workers > 0)}, and the model {loop['model']:.3g} s"
-        )
-        if seconds < _SHORT:
-            continue
-        helps = []
-        if gain["fewer_tokens"] > _LITTLE * seconds:
-            helps.append(f"{' and '.join(loop['options'])} saves about {gain['fewer_tokens']:.3g} s")
-        if gain["workers"] > _LITTLE * seconds:
-            helps.append(f"num_workers={gain['num_workers']} instead of {workers} up to {gain['workers']:.3g} s")
-        if helps:
-            yield f"of these {seconds:.3g} s of {kind}, {' and '.join(helps)}"
-        elif loop["share"] > _LITTLE:
-            slow = "fetching rows" if fetching > collating else "collating"
-            yield f"{kind} is bound by {slow}: only doing that faster helps, by {loop['share']:.1%} at most"
-        elif loop["not_estimated"]:
-            why = " and ".join(dict.fromkeys(loop["not_estimated"]))
-            most = f"other workers save {gain['workers'] / seconds:.1%} at most"
-            yield f"{kind} is bound by the model: {most}; what other batches would save is not estimated: {why}"
-        else:
-            most = (gain["fewer_tokens"] + gain["workers"]) / seconds
-            yield f"{kind} is bound by the model: other batches or workers save {most:.1%} at most"
+def _number(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
-def show(total: dict[str, Any], of_trainer: Sequence[str], misplaced: Sequence[str] = ()) -> None:
-    """Writes the report to standard error; of the options that change what a Trainer does, those that met none."""
-    compiled, fallen = total["compiled"], total["fell_back"]
-    lines = ["no batch was made by a collator that quadrat replaces"]
-    if compiled + fallen:
-        made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled, and {fallen:,} fell back"
-        lines = [f"{made}; {total['seconds']:.3g} s in collators"]
-    lines += [f"  {batches:,} times {cause}" for cause, batches in total["causes"].items()]
-    workers, others, unknown = (total.get(name, 0) for name in ("batches_of_workers", "others", "unknown"))
+def _batches(number: int) -> str:
+    return _number(number, "batch", "batches")
+
+
+def sentences(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
+    """The report in lines."""
+    compiled, fell_back, compared = report["compiled"], report["fell_back"], report["compared"]
+    if compiled + fell_back + compared:
+        parts = [f"{compiled:,} compiled", f"{fell_back:,} fell back", *[f"{compared:,} compared"] * (compared > 0)]
+        made = _batches(compiled + fell_back + compared)
+        yield f"{made}: {', '.join(parts)}; {report['seconds']:.3g} s in collators"
+    else:
+        yield "no batch was made by a collator that quadrat replaces"
+    for cause, batches in report["causes"].items():
+        yield f"  {_number(batches, 'time', 'times')} {cause}"
+    if report["unlabelled"]:
+        yield f"{_batches(report['unlabelled'])} had {UNLABELLED}"
+    yield from _of_padding(report, settings)
+    workers = _number(report["workers"], "worker process", "worker processes")
+    unknown = 0 if report["models"] else report["unknown"]
     notes = {
-        f"{total['unlabelled']:,} of them had {UNLABELLED}": total["unlabelled"],
-        **dict.fromkeys(_padding(total), True),
-        f"{workers:,} batches came from {total.get('workers')} worker processes": workers,
-        f"{others:,} batches of loaders were made by other collators: their padding counts": others,
-        f"{unknown:,} batches have no attention mask: how much of them is padding is not known": unknown,
-        f"the machine was busy: this run waited for a processor for {total['busy']:.0%} of the time for which it could "
-        "have computed. Times below are longer than on a quiet machine, and savings are of CPU time": total["loops"]
-        and total["busy"],
+        f"{_batches(report['batches_of_workers'])} came from {workers}": report["workers"],
+        f"{_batches(report['others'])} of loaders came from other collators: their padding counts": report["others"],
+        f"{_batches(unknown)} without attention mask: how much of them is padding is not known": unknown,
+        f"the machine was busy: this run waited for a processor for {report['busy']:.0%} of the time for which it "
+        "could have computed. The times below are longer than on a quiet machine": report["loops"] and report["busy"],
     }
-    lines += [text for text, number in notes.items() if number]
-    lines += loop_sentences(total["loops"])
-    lines += sentences(total["elsewhere"])
-    unmet = [name for name in of_trainer if not total["options"][name]]
-    if unmet:
-        lines.append(f"{listed(unmet)} did nothing: this script used no Trainer and made no DataLoader that shuffles")
-    if misplaced:
-        lines.append(f"the script was given {listed(misplaced)}: options of quadrat run go before the script")
-    for line in lines:
-        complain(f"quadrat run: {line}")
+    yield from (text for text, number in notes.items() if number)
+    for kind, loop in report["loops"].items():
+        yield from loop_sentences(kind, loop, report["max_tokens"])
+    if settings["max_tokens"] is not None and MAX_TOKENS not in report["options"]:
+        yield f"{MAX_TOKENS} did nothing: this script trained no Trainer and made no DataLoader that shuffles"
+    if settings["remove_padding"] and REMOVE_PADDING not in report["options"]:
+        yield f"{REMOVE_PADDING} did nothing: no model of transformers was called with padding in its attention mask"
+    if settings["misplaced"]:
+        yield f"the script was given {listed(settings['misplaced'])}: options of quadrat run go before the script"
 
 
-def _padding(total: dict[str, Any]) -> Iterator[str]:
-    """The sentences on padding, and on the options that would have fewer tokens computed."""
-    if total["computed"]:
-        promises = [Promise(**one) for one in total["promises"]]
-        helps = [str(one) for one in promises if one.share > LITTLE_PADDING]
-        text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
-        yield "; ".join([text, ", and ".join(helps)][: 1 + bool(helps)])
-        if total["cut"] > LITTLE_PADDING * total["computed"]:
-            yield (
-                f"{total['cut'] / total['computed']:.1%} were padding in every row of their batch: rows are stored "
-                f"padded to {total['padded_to']:,} (map without padding), or the collator pads them to it"
-            )
+def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
+    """The sentences on padding, and on the options that have fewer tokens computed."""
+    models, promise = report["models"], report["max_tokens"]
+    called_with, tokens, removed = (
+        sum(calls[name] for calls in models.values()) for name in ("called_with", "tokens", "removed")
+    )
+    if called_with:
+        where = {TRAINING: "in training", EVALUATION: "in evaluation", ELSEWHERE: ELSEWHERE}
+        places = [f"{calls['called_with']:,} tokens {where[kind]}" for kind, calls in models.items()]
+        text = f"models were called with {' and '.join(places)}"
+        text += f", of which {1 - tokens / called_with:.1%} were padding"
+        if settings["remove_padding"]:
+            text += f"; {REMOVE_PADDING} left out {removed:,} tokens"
+        elif 1 - tokens / called_with > LITTLE_PADDING:
+            text += f"; {REMOVE_PADDING} leaves them out"
+        yield text
+    if report["computed"] > 2 * called_with:  # loaders make some batches that no model gets
+        yield f"{report['padding']:.1%} of the {report['computed']:,} tokens in batches were padding"
+    if promise is not None and _saved(promise) > LITTLE_PADDING and not settings["remove_padding"]:
+        tokens = f"the {promise['computed']:,} tokens in training"
+        yield f"{promise['option']} would compute {_saved(promise):.0%} fewer of {tokens}"
+    if report["stored"] > LITTLE_PADDING * report["computed"]:
+        yield (
+            f"{report['stored'] / report['computed']:.1%} of the tokens in batches were padding in every row of their "
+            f"batch: rows are stored padded to {report['padded_to']:,} (map without padding), or the collator pads "
+            "them to it"
+        )
+
+
+def loop_sentences(kind: str, loop: dict[str, Any], promise: dict[str, Any] | None) -> Iterator[str]:
+    """The report on the loops of a kind, and what helps."""
+    workers, gains, seconds = loop["num_workers"], loop["gains"], _seconds(loop)
+    name = "_in_workers" * (workers > 0)
+    fetching, collating = loop[f"fetching{name}"], loop[f"collating{name}"]
+    yield (
+        f"{kind} waited {loop['waited']:.3g} s for {_batches(loop['batches'])}, {loop['share']:.1%} of its loop, "
+        f"{loop['share_of_run']:.1%} of the run; fetching rows took {fetching:.3g} s, collating {collating:.3g} s"
+        f"{' in its workers' * (workers > 0)}, and the model {loop['model']:.3g} s"
+    )
+    if seconds < _SHORT:
+        return
+    options = {
+        f"{REMOVE_PADDING} saves about": gains["remove_padding"],
+        f"{promise['option'] if promise else MAX_TOKENS} saves about": gains["max_tokens"],
+        f"num_workers={gains['num_workers']} instead of {workers} saves up to": gains["workers"],
+    }
+    helps = [f"{option} {saved:.3g} s" for option, saved in options.items() if saved > _LITTLE * seconds]
+    if helps:
+        yield f"of these {seconds:.3g} s of {kind}, {', and '.join(helps)}"
+    elif loop["share"] > _LITTLE:
+        slow = "fetching rows" if fetching > collating else "collating"
+        yield f"{kind} is bound by {slow}: only doing that faster helps, by {loop['share']:.1%} at most"
+    else:
+        most = (max(gains["remove_padding"], gains["max_tokens"]) + gains["workers"]) / seconds
+        yield f"{kind} is bound by the model: less padding and other workers save {most:.1%} at most"

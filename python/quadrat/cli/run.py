@@ -1,6 +1,6 @@
 """`quadrat run`: starts a script in a Python of its own, in place of this process.
 
-A `sitecustomize` module, which that Python imports at its start, patches libraries when they have been imported.
+A `sitecustomize` module, which that Python imports at its start, calls hooks when libraries have been imported.
 """
 
 import contextlib
@@ -16,18 +16,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from quadrat.cli.command import CommandError, complain
+from quadrat.cli.command import CommandError
 
-VARIABLE = "QUADRAT_RUN"
-_OF_TRAINER = ("max_tokens", "group_by_length", "attention")
-_COMMAND = ("script", "module", "code")  # options that may be long: the processes of the run have them as arguments
+_OPTIONS = "--remove-padding", "--max-tokens", "--report", "--quiet"
 _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
 
 def run(options: Namespace) -> int:
     """Replace this process by a Python that runs a script, a module or code. Raises CommandError."""
-    if options.untested is not None:
-        os.environ["QUADRAT_UNTESTED"] = {"compare": "compare", "compile": "1"}[options.untested]
     command = options.script
     if options.module is not None or options.code is not None:
         command = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
@@ -37,17 +33,19 @@ def run(options: Namespace) -> int:
         raise CommandError("Python was started with -E or -I, and ignores the variable by which quadrat is loaded")
     if options.report is not None:
         _require_place_for(Path(options.report))
-    of_run = {f"--{name.replace('_', '-')}" for name in (*_OF_TRAINER, "quiet", "report")}
-    told = {
-        **{name: value for name, value in vars(options).items() if name not in _COMMAND},
-        "of_trainer": _of_trainer(options),
-        "misplaced": [one for one in (word.partition("=")[0] for word in command[1:]) if one in of_run],
+    settings = {
+        "max_tokens": options.max_tokens,
+        "remove_padding": options.remove_padding,
+        "report": options.report,
+        "quiet": options.quiet,
+        "reports": bool(options.max_tokens or options.remove_padding or options.report),  # whatever the script does
+        "misplaced": [word for word in command[1:] if word.partition("=")[0] in _OPTIONS],
         **_place(),
         "process": os.getpid(),  # that the script runs in
         "started": time.time(),
     }
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, VARIABLE: json.dumps(told), "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "QUADRAT_RUN": json.dumps(settings), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     arguments = [sys.executable, *flags, *command]
     for stream in (sys.stdout, sys.stderr):
@@ -56,19 +54,6 @@ def run(options: Namespace) -> int:
     if os.name == "nt":  # where another process would be started, and this one end at once
         return subprocess.call(arguments, env=environment)
     os.execve(sys.executable, arguments, environment)
-
-
-def _of_trainer(options: Namespace) -> list[str]:
-    """The options given that change what a Trainer does. A line says which do nothing beside others."""
-    given = {f"--{field.replace('_', '-')}": getattr(options, field) for field in _OF_TRAINER}
-    names = [name for name, value in given.items() if value is not None and value is not False]
-    needing = ("--group-by-length", "with", False), ("--attention", "without", True)
-    for name, other, acts in needing:
-        if name in names and ("--max-tokens" in names) != acts:
-            names.remove(name)
-            if not options.quiet and os.environ.get("RANK", "0") == "0":
-                complain(f"quadrat run: {name} does nothing {other} --max-tokens")
-    return names
 
 
 def _require_place_for(report: Path) -> None:
@@ -82,11 +67,11 @@ def _require_place_for(report: Path) -> None:
 
 
 def _place() -> dict[str, Any]:
-    """The folder where the processes of this run leave what they counted, and how many make a report together."""
-    run, ranks = os.environ.get("TORCHELASTIC_RUN_ID"), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if run is None or ranks == 1:
+    """The folder where the processes of this run write their events, and how many of them end with one report."""
+    run_id, ranks = os.environ.get("TORCHELASTIC_RUN_ID"), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if run_id is None or ranks == 1:
         name, ranks = secrets.token_hex(8), 1
     else:
-        parts = (run, os.environ.get("MASTER_PORT"), os.environ.get("TORCHELASTIC_RESTART_COUNT"), os.getppid())
+        parts = (run_id, os.environ.get("MASTER_PORT"), os.environ.get("TORCHELASTIC_RESTART_COUNT"), os.getppid())
         name = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     return {"folder": str(Path(tempfile.gettempdir(), f"quadrat-run-{name}")), "ranks": ranks}

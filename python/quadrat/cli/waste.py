@@ -229,8 +229,8 @@ def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
             f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "for any model.",
-            "If all batches must have the same number of rows, group rows by length (quadrat run "
-            f"--group-by-length): {grouped.padding:.1%} padding.",
+            "If all batches must have the same number of rows, group rows by length (group_by_length of "
+            f"TrainingArguments): {grouped.padding:.1%} padding.",
             "If the model's attention accepts row boundaries, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]

@@ -1,6 +1,6 @@
 """The tokens of rows in the batches of a Trainer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ from transformers import Trainer
 from quadrat.batching.lengths import lengths, parts_of
 from quadrat.batching.row_tokens import MASK, tokens_in_batches
 from quadrat.input.rows import MAIN
-from quadrat.installed import originals
 from quadrat.support.arrays import IntArray
 
 _SOME = 64  # rows that are looked at
@@ -87,38 +86,10 @@ def has_choices(trainer: Any, dataset: Any, column: str = MAIN) -> bool:
     return nested
 
 
-def group_by_row_lengths(trainer: Any, say: Callable[[str], None]) -> None:
-    """Have a sampler of a Trainer that groups rows by length go by what they take in a batch; `say` is told why not.
-
-    Lengths that the dataset has in a column of its own stay, and those of rows of tokens.
-    """
-    args, name = trainer.args, "_get_train_sampler"
-    groups = getattr(args, "group_by_length", False) or "length" in str(getattr(args, "train_sampling_strategy", ""))
-    if not groups and name not in vars(trainer) and getattr(type(trainer), name) is getattr(Trainer, name):
-        return  # and a Trainer that refers to itself would keep its workers until the script ends
-    sampler_of, said = trainer._get_train_sampler, set()
-
-    def _get_train_sampler(*given: Any, **options: Any) -> Any:
-        made, dataset = sampler_of(*given, **options), trainer.train_dataset
-        has_lengths = trainer.args.length_column_name in (getattr(dataset, "column_names", None) or ())
-        if isinstance(made, originals.PATCHED["LengthGroupedSampler"]) and not has_lengths:
-            try:
-                if has_choices(trainer, dataset):
-                    made.lengths = row_lengths(trainer, dataset).tolist()
-            except (TypeError, ValueError) as error:
-                if str(error) not in said:
-                    say(f"rows are grouped by the lengths of Trainer: {error}")
-                said.add(str(error))
-        return made
-
-    _get_train_sampler.chooses_as_before = True  # type: ignore[attr-defined]
-    trainer._get_train_sampler = _get_train_sampler
-
-
 def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
     """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
     cls = type(trainer)
     for name in methods:
         own = vars(trainer).get(name)
-        if getattr(cls, name) is not getattr(Trainer, name) or not (own is None or hasattr(own, "chooses_as_before")):
+        if getattr(cls, name) is not getattr(Trainer, name) or own is not None:
             raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")

@@ -26,7 +26,12 @@ def followed_by(start: Callable[..., None], look: Callable[[Any], object]) -> Ca
 
     @functools.wraps(start)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        start(self, *args, **kwargs)
+        try:
+            start(self, *args, **kwargs)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            raise
         look(self)
 
     return __init__

@@ -48,9 +48,10 @@ class TokenBatches(NamedTuple):
         budget = f"of at most {self.max_tokens:,} tokens"
         if self.attention is not None:
             budget = f"that cost at most as much as {self.max_tokens:,} tokens in rows of median length"
+        steps = f"{self.steps:,} {'step' if self.steps == 1 else 'steps'} an epoch"
+        steps += ", as before" if self.steps == self.steps_before else f" instead of {self.steps_before:,}"
         made = (
-            f"batches {budget}{limit}: {self.steps:,} steps an epoch instead of "
-            f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
+            f"batches {budget}{limit}: {steps}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
             f"{self.rows_before:,}{'' if self.alike else _MIXED}."
         )
         if not self.changed:

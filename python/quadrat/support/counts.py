@@ -3,7 +3,7 @@
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from quadrat import _core
@@ -32,10 +32,17 @@ class _Counts:
         _core.made_batches(True)
 
 
+_observers: list[Callable[[str, str], object]] = []  # told of each batch that fell back or was compared, and the cause
+
 _counts = _Counts()
 _counts.clear()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_counts.clear)
+
+
+def observe_batches(observer: Callable[[str, str], object]) -> None:
+    """Has a function told of each batch from now on that "fell_back", with the cause, or was "compared"."""
+    _observers.append(observer)
 
 
 def count_fallback(kind: str, cause: str) -> bool:
@@ -46,14 +53,19 @@ def count_fallback(kind: str, cause: str) -> bool:
         first = kind not in _counts.causes
         if first and len(_counts.causes) >= _MOST_CAUSES:
             kind, cause, first = _OTHERS, _OTHERS, False
-        _counts.causes.setdefault(kind, [cause, 0])[1] += 1
+        cause, _ = known = _counts.causes.setdefault(kind, [cause, 0])
+        known[1] += 1
+    for observer in _observers:
+        observer("fell_back", cause)
     return first
 
 
 def count_compared() -> None:
     """Adds a batch that was made both ways."""
     with _counts.lock:
-        _counts.compared += counting()
+        _counts.compared += (counts := counting())
+    for observer in _observers if counts else ():
+        observer("compared", "")
 
 
 @contextlib.contextmanager
