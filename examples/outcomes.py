@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,11 +15,12 @@ from rich import box
 from rich.table import Table
 
 SMOOTHED = 3  # parts of an epoch; a loss in the picture is the mean of one, as some batches have longer texts
-WAYS = ("transformers", "quadrat, token budget", "quadrat, same batches")
+WAYS = ("transformers", "quadrat, padding removed", "quadrat, token budget")
+CLOSE = 1e-5  # relative: what rounding may change of a loss
 WALL, PROCESSOR = 0, 1  # the clocks, as `in_turn.Turn.seconds` gives them
 BUSY = 1.25  # times by which the gains by both clocks differ where another program used the machine
 
-__all__ = ["PROCESSOR", "WAYS", "Outcome", "differences", "draw", "gain", "table", "were_disturbed"]
+__all__ = ["CLOSE", "PROCESSOR", "WAYS", "Outcome", "differences", "draw", "gain", "table", "were_disturbed"]
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,15 @@ class Outcome:
         return 1 - self.tokens / self.computed
 
 
-def differences(reference: Outcome, other: Outcome) -> list[str]:
-    """The differences between two runs, compared exactly."""
+def differences(reference: Outcome, other: Outcome, close: float = CLOSE) -> list[str]:
+    """The differences between two runs that are larger than rounding, relative."""
     found = []
-    for step, (left, right) in enumerate(zip_longest(reference.losses, other.losses), start=1):
-        if left != right:
+    for step, (left, right) in enumerate(zip_longest(reference.losses, other.losses, fillvalue=math.nan), start=1):
+        if not math.isclose(left, right, rel_tol=close):
             found = [f"the loss at step {step} and perhaps later: {left!r} against {right!r}"]
             break
-    for name in ("eval_loss", "accuracy"):
-        left, right = getattr(reference, name), getattr(other, name)
-        if left != right:
-            found.append(f"{name} on held-out texts: {left!r} against {right!r}")
+    if not math.isclose(reference.eval_loss, other.eval_loss, rel_tol=close):
+        found.append(f"the loss on held-out texts: {reference.eval_loss!r} against {other.eval_loss!r}")
     return found
 
 
@@ -80,10 +80,11 @@ def were_disturbed(reference: Outcome, other: Outcome) -> bool:
     return max(wall, processor) > BUSY * min(wall, processor)
 
 
-def table(outcomes: dict[str, Outcome]) -> Table:
+def table(outcomes: dict[str, Outcome], close: float = CLOSE) -> Table:
     """The runs side by side, within 80 columns."""
-    reference, budget, same = (outcomes[way] for way in WAYS)
-    identical = sum(left == right for left, right in zip(reference.losses, same.losses, strict=False))
+    reference, same, budget = (outcomes[way] for way in WAYS)
+    pairs = zip(reference.losses, same.losses, strict=False)
+    equal = sum(math.isclose(left, right, rel_tol=close) for left, right in pairs)
     lines: list[tuple[str, Callable[[Outcome], str]]] = [
         ("training steps", lambda run: f"{len(run.losses)}"),
         ("tokens computed", lambda run: f"{run.computed:,}"),
@@ -96,23 +97,23 @@ def table(outcomes: dict[str, Outcome]) -> Table:
         ("accuracy on held-out texts", lambda run: f"{run.accuracy:.1%}"),
     ]
     result = Table(box=box.SIMPLE)
-    for heading in ("", "transformers", "quadrat,\nsame batches", "quadrat,\ntoken budget"):
+    for heading in ("", "transformers", "quadrat,\npadding removed", "quadrat,\ntoken budget"):
         result.add_column(heading, justify="right" if heading else "left")
     for name, value in lines:
         result.add_row(name, *map(value, (reference, same, budget)))
-    result.add_row("steps with the same loss", "", f"{identical} of {len(reference.losses)}")
+    result.add_row("steps with the same loss", "", f"{equal} of {len(reference.losses)}")
     return result
 
 
-def gain(reference: Outcome, budget: Outcome) -> str:
-    """How much shorter an epoch is, and what there is less of: numbers alone, no reasons."""
+def gain(reference: Outcome, other: Outcome, batches: str) -> str:
+    """How much shorter an epoch with these batches is, and what there is less of: numbers alone, no reasons."""
     seconds = "s" if reference.clock == WALL else "s of CPU time"
-    times, fewer = reference.epoch / budget.epoch, 1 - budget.computed / reference.computed
+    times, fewer = reference.epoch / other.epoch, 1 - other.computed / reference.computed
     return (
-        f"An epoch takes {budget.epoch:.1f} {seconds} instead of {reference.epoch:.1f} {seconds} with batches by token "
-        f"budget: {f'{times:.1f} times shorter' if times >= 1.05 else 'not shorter'}. The model computes "
+        f"An epoch takes {other.epoch:.1f} {seconds} instead of {reference.epoch:.1f} {seconds} with {batches}: "
+        f"{f'{times:.1f} times shorter' if times >= 1.05 else 'not shorter'}. The model computes "
         f"{f'{fewer:.0%} fewer' if fewer >= 0 else f'{-fewer:.0%} more'} tokens ({reference.padding:.0%} of them were "
-        f"padding, now {budget.padding:.0%}), and collation takes {budget.collated:.2f} s instead of "
+        f"padding, now {other.padding:.0%}), and collation takes {other.collated:.2f} s instead of "
         f"{reference.collated:.2f} s."
     )
 
@@ -121,7 +122,7 @@ def draw(outcomes: dict[str, Outcome], path: Path) -> None:
     """The loss of each run by the seconds of training, as a picture."""
     figure = Figure(figsize=(8, 4.2), layout="constrained")
     axes = figure.subplots()
-    for way, colour, style in zip(WAYS, ("tab:gray", "tab:blue", "black"), ("-", "-", ":"), strict=True):
+    for way, colour, style in zip(WAYS, ("tab:gray", "tab:blue", "tab:orange"), ("-", "-", ":"), strict=True):
         run = outcomes[way]
         steps = np.ones(max(len(run.losses) // run.epochs // SMOOTHED, 1))
         sums, rows = (np.convolve(of, steps, "valid") for of in (np.multiply(run.losses, run.rows), run.rows))

@@ -99,7 +99,7 @@ def test_what_is_said_of_the_gain_follows_from_the_numbers(walls, processors, co
     disturbed = outcomes.were_disturbed(reference, budget)
     assert disturbed == (not 1 / 1.25 <= by_wall / by_processor <= 1.25)
     times, clock = (by_processor, outcomes.PROCESSOR) if disturbed else (by_wall, 0)
-    said = outcomes.gain(reference.by(clock), budget.by(clock))
+    said = outcomes.gain(reference.by(clock), budget.by(clock), "batches")
     assert (f"{times:.1f} times shorter" in said) == (times >= 1.05) == ("not shorter" not in said)
     assert ("of CPU time" in said) == disturbed
     assert ("fewer tokens" in said) == (computed <= 300) == ("more tokens" not in said)
