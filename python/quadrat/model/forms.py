@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from quadrat.model.arguments import LABELS
+from quadrat.model.attention import PREFIX
 from quadrat.model.backbone import padding_token
 from quadrat.model.head import IGNORED
 from quadrat.model.proof import follows_padding
@@ -26,10 +27,8 @@ def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int
                 (name, value if isinstance(value, bool) else bool(value) if isinstance(value, int) else type(value))
             )
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    implementation = (
-        module.config._attn_implementation,
-        getattr(module.config.get_text_config(), "_attn_implementation", None),
-    )
+    configs = module.config, module.config.get_text_config()
+    implementation = tuple(str(one._attn_implementation).removeprefix(PREFIX) for one in configs)
     count = rows if rows <= _EXACT_ROWS else 1 << (rows - 1).bit_length()
     places, longest = _facts(module, arguments, mask)
     return (tuple(tensors), tuple(others), autocast, implementation, count, places), longest

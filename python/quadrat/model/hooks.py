@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,7 @@ class Call:
     paths: dict[str, dict[Path, int]] = field(default_factory=dict)
     tokens: Rows | None = None
     shared: SharedRows | None = None
+    frame: Any = None  # in which the model is called
 
     def place_of(self, module: Any) -> str | None:
         """The name of a module that is taken apart."""
@@ -73,9 +75,22 @@ class Call:
 
 def _calls() -> list[Call]:
     """The calls that run in this thread: one, and within a proof two."""
-    if not hasattr(_thread, "calls"):
-        _thread.calls = []
-    return _thread.calls  # type: ignore[no-any-return]
+    calls: list[Call] | None = getattr(_thread, "calls", None)
+    if calls is None:
+        calls = _thread.calls = []
+    elif calls and calls[-1].frame is not None and not _runs(calls[-1].frame):
+        calls.clear()  # of a call that an interrupt ended: torch calls no hook then
+        set_rows_under_way(None)
+        set_rows_of_tokens(None)
+    return calls
+
+
+def _runs(frame: Any) -> bool:
+    """True for a frame of this thread that has not returned."""
+    running = sys._getframe(1)
+    while running is not None and running is not frame:
+        running = running.f_back
+    return running is not None
 
 
 class Counts:
@@ -120,14 +135,13 @@ class Hooks:
             if calls and not calls[-1].runs:
                 call = calls[-1]
             else:
-                calls.clear()  # of a call that an interrupt ended
-                way, shared = self._way(module, arguments, mask)
-                call = Call(module, way, shared=shared)
+                way, shared = (None, None) if self._put_hooks_in_order(module) else self._way(module, arguments, mask)
+                call = Call(module, way, shared=shared, frame=sys._getframe(1))
                 calls.append(call)
             call.runs = True
             if mask is not None and call.way is not None and call.way.tokenwise:
                 self._start_tokenwise(call, mask)
-        if (place := call.place_of(module)) is None:
+        if (place := call.place_of(module)) is None or self._put_hooks_in_order(module):
             return None
         mask = padded_mask(arguments, module.config) if mask is None else mask
         if mask is None or not takes_rows(implementation := module.config._attn_implementation):
@@ -137,6 +151,15 @@ class Hooks:
         call.flat.append(flat)
         set_rows_under_way(flat.rows)
         return (), taken
+
+    def _put_hooks_in_order(self, module: Any) -> bool:
+        """True if hooks were added that would get what was taken apart; they do not in the next call."""
+        before, after = module._forward_pre_hooks, module._forward_hooks
+        late = next(reversed(before.values())) != self.before
+        if late or next(iter(after.values())) != self.after:
+            before.move_to_end(next(key for key, hook in before.items() if hook == self.before))
+            after.move_to_end(next(key for key, hook in after.items() if hook == self.after), last=False)
+        return late
 
     def _start_tokenwise(self, call: Call, mask: Any) -> None:
         call.tokens = Rows.of_mask(mask)
@@ -153,6 +176,8 @@ class Hooks:
             set_rows_under_way(None)
             if output is not None:  # None after an error
                 result = flat.put_together(output)
+                rest[0].clear()
+                rest[0].update(flat.arguments)  # the next hooks get what the model was called with
                 call.paths.setdefault(flat.place, {}).update(flat.put_paths)
                 if not call.proof:
                     self.counts.add(flat.rows)
@@ -177,6 +202,8 @@ class Hooks:
                 way = self._proven(module, arguments, mask, shared)
             decision = self.decisions[form] = Decision(way, longest, width)
         way = decision.way
+        if way is not None and way.places and not takes_rows(module.config._attn_implementation):
+            set_names(module)  # its implementation was chosen anew
         if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
@@ -198,6 +225,9 @@ class Hooks:
         arguments = proof.telling_labels(arguments, mask)
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
+        for inner in module.modules():
+            if (hooks := hooks_of(inner)) is not None:
+                hooks._put_hooks_in_order(inner)
         with proof.undisturbed(module):
             try:
                 with Search(module, mask, most) as search:
@@ -239,7 +269,8 @@ class Hooks:
             if shares:
                 yield from dict.fromkeys(replace(way, shared=True) for way in ways if way.places == ("",))
             yield from dict.fromkeys(replace(way, shared=False) for way in ways)
-            restore_names(module)
+            if not any(decision.way and decision.way.places for decision in self.decisions.values()):
+                restore_names(module)
         if tokenwise:
             for name in tokenwise:
                 add_token_hooks(module.get_submodule(name))
