@@ -34,7 +34,7 @@ def assert_same(expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zero
                 assert not zeros or not other[~kept].any(), name
                 value, other = value[kept], other[kept]
         limit = max(most, 1e-6) if value.dtype == torch.float32 else most  # of a loss in float32
-        scale = float(value.detach().abs().max()) if value.numel() else 0.0
+        scale = float(value.detach().nan_to_num(posinf=0, neginf=0).abs().max()) if value.numel() else 0.0
         torch.testing.assert_close(other, value, rtol=0, atol=limit * max(scale, 1e-3), equal_nan=True, msg=name)
 
 

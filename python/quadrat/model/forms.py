@@ -40,7 +40,7 @@ def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[boo
     lengths, ids, labels = mask.sum(1), arguments.get("input_ids"), arguments.get(LABELS)
     facts = [after.any(), ((after.sum(1) + mask[:, 0]) > 1).any(), (lengths == 0).any(), lengths.max()]
     if ids is not None:
-        facts.append(((ids != padding_token(module.config)) != mask).any())
+        facts.append(((ids.reshape(mask.shape) != padding_token(module.config)) != mask).any())
     if isinstance(labels, torch.Tensor) and labels.shape == mask.shape:
         used = labels != IGNORED
         facts += [(used & ~mask).any(), (used & after).any()]

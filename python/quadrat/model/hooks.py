@@ -297,6 +297,7 @@ class Hooks:
 def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way]:
     """The model and the models within it taken apart, with the positions that models make."""
     ids, padding = arguments.get("input_ids"), padding_token(module.config)
+    ids = None if ids is None else ids.reshape(mask.shape)
     made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
     names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
     names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]

@@ -45,7 +45,8 @@ def undisturbed(model: Any) -> Iterator[None]:
             own = vars(module)
             module._buffers.clear()
             module._buffers.update(before.pop("_buffers"))
-            for name in own.keys() - before.keys() - {"_buffers"}:
+            # transformers notes that it has added hooks, which stay.
+            for name in own.keys() - before.keys() - {"_buffers", "_output_capturing_hooks_installed"}:
                 del own[name]
             own.update(before)
 
