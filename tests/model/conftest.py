@@ -1,7 +1,6 @@
 """A tiny model, a copy that computes padding, and a batch."""
 
 import pytest
-import torch
 from transformers import LlamaForCausalLM
 
 from support.families import DECODER, padded_batch, tiny_of, with_labels

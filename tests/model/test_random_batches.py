@@ -49,7 +49,7 @@ def masks(draw, rows, width):
 
 @st.composite
 def calls(draw, name):
-    """A mask, and positional and named arguments of a call."""
+    """The real tokens, and positional and named arguments of a call."""
     rows, width = draw(st.integers(1, 6)), draw(st.integers(1, 24))
     real = draw(masks(rows, width))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 999)))
@@ -63,17 +63,24 @@ def calls(draw, name):
         "documents": real * torch.randint(1, 4, real.shape, generator=generator),
     }[draw(st.sampled_from(["int", "int", "bool", "float", "documents"]))]
     arguments = {"input_ids": ids, "attention_mask": mask}
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 0 and name != "LlamaForSequenceClassification":  # where a row ends is read from ids
+        del arguments["input_ids"]
         arguments["inputs_embeds"] = torch.randn(rows, width, 32, generator=generator, dtype=torch.float64)
-        if "SequenceClassification" not in name or "Bert" in name:
-            del arguments["input_ids"]
-        else:
-            del arguments["inputs_embeds"]  # where a row ends is read from ids
     if draw(st.integers(0, 3)) == 0:
         positions = draw(st.sampled_from([(real.cumsum(1) - 1).clamp(0), torch.arange(width).flip(0)[None]]))
         arguments["position_ids"] = positions
     if "Bert" in name and draw(st.booleans()):
         arguments["token_type_ids"] = torch.randint(0, 2, real.shape, generator=generator)
+    arguments |= draw(options(name, real, generator))
+    if draw(st.booleans()) and "input_ids" in arguments:
+        return real, (arguments.pop("input_ids"), arguments.pop("attention_mask")), arguments
+    return real, (), arguments
+
+
+@st.composite
+def options(draw, name, real, generator):
+    """Labels, and what is asked of a model."""
+    (rows, width), arguments = real.shape, {}
     if draw(st.booleans()):
         labels = torch.randint(0, 2, (rows,) if "Sequence" in name else real.shape, generator=generator)
         kept = draw(st.sampled_from(["everywhere", "at tokens", "but first"]))
@@ -89,16 +96,14 @@ def calls(draw, name):
             arguments[flag] = True
     if draw(st.integers(0, 4)) == 0:
         arguments["return_dict"] = False
-    if draw(st.booleans()) and "input_ids" in arguments:
-        return real, mask, (arguments.pop("input_ids"), arguments.pop("attention_mask")), arguments
-    return real, mask, (), arguments
+    return arguments
 
 
 @pytest.mark.parametrize("name", MODELS)
 @given(data=st.data())
 def test_random_batches(name, data):
     reference, model, removed = models(name)
-    real, mask, args, arguments = data.draw(calls(name))
+    real, args, arguments = data.draw(calls(name))
     if arguments.get("output_attentions"):
         for one in (reference, model):
             one.set_attn_implementation("eager")
@@ -119,9 +124,9 @@ def test_random_batches(name, data):
         expected = tuple(one for one in expected if isinstance(one, torch.Tensor) or type(one) is tuple)
         got = tuple(one for one in got if isinstance(one, torch.Tensor) or type(one) is tuple)
     assert_same(expected, got, real, 1e-10, zeros=removed.removed > before and not removed.left)
-    for name, value in arguments.items():
+    for key, value in arguments.items():
         if isinstance(value, torch.Tensor):
-            assert torch.equal(copies[1][name], value), name
+            assert torch.equal(copies[1][key], value), key
     for one, output in ((reference, expected), (model, got)):
         one.zero_grad()
         loss = output[0] if arguments.get("return_dict") is False else getattr(output, "loss", None)

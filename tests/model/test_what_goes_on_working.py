@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import inspect
 import io
 import pickle
 import threading
@@ -280,3 +281,21 @@ def test_losses_of_experts(logits, batch):
             torch.testing.assert_close(got.aux_loss, expected.aux_loss, rtol=1e-6, atol=0)
             assert [one.shape for one in got.router_logits] == [one.shape for one in expected.router_logits]
     assert_same_gradients(reference, model)
+
+
+def test_forward_that_is_called_without_hooks(model, reference, batch):
+    """sentence-transformers and PEFT call `model.forward`, whose signature says what it takes."""
+    assert inspect.signature(model.forward) == inspect.signature(reference.forward)
+    with remove_padding(model) as removed:
+        assert inspect.signature(model.forward) == inspect.signature(reference.forward)
+        assert_same(reference(**batch), model.forward(**batch), batch["attention_mask"])
+        counted = removed.removed
+        assert counted
+        twin = changed(copy.deepcopy(model))
+        assert_same(changed(copy.deepcopy(reference))(**batch), twin.forward(**batch), batch["attention_mask"])
+        replica = model._replicate_for_data_parallel()
+        assert replica.forward == model.forward
+        forward = model.forward
+    assert "forward" not in vars(model)
+    assert_same(reference(**batch), forward(**batch), batch["attention_mask"])
+    assert removed.removed == counted

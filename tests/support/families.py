@@ -146,7 +146,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def tiny(family: str, **options: Any) -> Any:
-    """A language model of a family, without dropout, in float64 and evaluation mode, with the same weights each time."""
+    """A language model of a family in float64 and evaluation mode, without dropout, each time with the same weights."""
     name, settings = FAMILIES[family]
     return tiny_of(name, settings, **options)
 

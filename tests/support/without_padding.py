@@ -11,7 +11,7 @@ def leaves(output: Any, name: str = "output") -> Iterator[tuple[str, Any]]:
     if isinstance(output, torch.Tensor):
         yield name, output
     elif isinstance(output, dict):
-        for key, value in output.items():
+        for key, value in {**output, **getattr(output, "__dict__", {})}.items():
             if key != "past_key_values":
                 yield from leaves(value, f"{name}.{key}")
     elif isinstance(output, (list, tuple)):
@@ -24,18 +24,18 @@ def assert_same(expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zero
     wanted, present = dict(leaves(expected)), dict(leaves(got))
     assert list(present) == list(wanted)
     real = mask != 0
-    for name, value in wanted.items():
-        other = present[name]
+    for (name, value), other in zip(wanted.items(), present.values(), strict=True):
+        pair = other, value
         assert other.shape == value.shape, name
         assert other.dtype == value.dtype, name
         if value.dim() > 1 and len(value) == len(real) and value.shape[1] <= real.shape[1] and value.shape != (1, 1):
             kept = real[:, real.shape[1] - value.shape[1] :]
             if value.dim() > 2 or value.shape[1] == real.shape[1]:
                 assert not zeros or not other[~kept].any(), name
-                value, other = value[kept], other[kept]
+                pair = other[kept], value[kept]
         limit = max(most, 1e-6) if value.dtype == torch.float32 else most  # of a loss in float32
-        scale = float(value.detach().nan_to_num(posinf=0, neginf=0).abs().max()) if value.numel() else 0.0
-        torch.testing.assert_close(other, value, rtol=0, atol=limit * max(scale, 1e-3), equal_nan=True, msg=name)
+        scale = max([1e-3, *pair[1].detach().nan_to_num(posinf=0, neginf=0).abs().flatten().tolist()])
+        torch.testing.assert_close(*pair, rtol=0, atol=limit * scale, equal_nan=True, msg=name)
 
 
 def assert_same_gradients(reference: Any, model: Any, most: float = 1e-9) -> None:

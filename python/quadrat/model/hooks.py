@@ -16,6 +16,7 @@ from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, of_tokens,
 from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
 from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
 from quadrat.model.forms import form_of
+from quadrat.model.forward import called
 from quadrat.model.prefixes import SharedRows, drops, shared_rows
 from quadrat.model.rows import Rows
 from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
@@ -87,7 +88,7 @@ def _calls() -> list[Call]:
 
 def _runs(frame: Any) -> bool:
     """True for a frame of this thread that has not returned."""
-    running = sys._getframe(1)
+    running: Any = sys._getframe(1)
     while running is not None and running is not frame:
         running = running.f_back
     return running is not None
@@ -124,8 +125,14 @@ class Hooks:
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Decides how a call is computed, if it is the outermost one; takes apart what gets to a place."""
-        arguments = None if recording() else by_name(module, args, kwargs)
-        if arguments is None:
+        if recording():
+            return None
+        result = self._before(module, args, kwargs)
+        called().append(module)
+        return result
+
+    def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if (arguments := by_name(module, args, kwargs)) is None:
             return None
         calls, mask = _calls(), None
         if calls and calls[-1].runs and calls[-1].root is not module:
@@ -136,7 +143,7 @@ class Hooks:
                 call = calls[-1]
             else:
                 way, shared = (None, None) if self._put_hooks_in_order(module) else self._way(module, arguments, mask)
-                call = Call(module, way, shared=shared, frame=sys._getframe(1))
+                call = Call(module, way, shared=shared, frame=sys._getframe(2))
                 calls.append(call)
             call.runs = True
             if mask is not None and call.way is not None and call.way.tokenwise:
@@ -155,7 +162,7 @@ class Hooks:
     def _put_hooks_in_order(self, module: Any) -> bool:
         """True if hooks were added that would get what was taken apart; they do not in the next call."""
         before, after = module._forward_pre_hooks, module._forward_hooks
-        late = next(reversed(before.values())) != self.before
+        late = bool(next(reversed(before.values())) != self.before)
         if late or next(iter(after.values())) != self.after:
             before.move_to_end(next(key for key, hook in before.items() if hook == self.before))
             after.move_to_end(next(key for key, hook in after.items() if hook == self.after), last=False)
@@ -167,6 +174,8 @@ class Hooks:
 
     def after(self, module: Any, args: tuple[Any, ...], *rest: Any) -> Any:
         """Puts the outputs of a place together, and ends the call."""
+        if called() and called()[-1] is module:
+            called().pop()  # without its attribute `forward`, or after an error
         calls, output = _calls(), rest[-1]
         if not calls or not calls[-1].runs:
             return None

@@ -97,7 +97,7 @@ def leaves_of(output: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
     if isinstance(output, torch.Tensor):
         yield path, output
     elif isinstance(output, dict):
-        for key, value in output.items():
+        for key, value in {**output, **getattr(output, "__dict__", {})}.items():  # attributes alone, where set later
             yield from leaves_of(value, (*path, key))
     elif isinstance(output, (list, tuple)):
         for place, value in enumerate(output):
