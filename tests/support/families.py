@@ -6,7 +6,7 @@ import torch
 import transformers
 
 VOCABULARY = 99
-_DECODER = {
+DECODER = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -18,7 +18,7 @@ _DECODER = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-_ENCODER = {
+ENCODER = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -27,16 +27,16 @@ _ENCODER = {
     "max_position_embeddings": 64,
     "pad_token_id": 0,
 }
-_ROBERTA = _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}
+_ROBERTA = ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}
 _MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 24, "output_router_logits": False}
 _WINDOW = {"sliding_window": 4, "use_sliding_window": True, "layer_types": ["sliding_attention", "full_attention"]}
 
 # The name of a family, that of its language model, and its configuration.
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "Bert": ("BertForMaskedLM", _ENCODER),
+    "Bert": ("BertForMaskedLM", ENCODER),
     "Roberta": ("RobertaForMaskedLM", _ROBERTA),
     "XLMRoberta": ("XLMRobertaForMaskedLM", _ROBERTA),
-    "Electra": ("ElectraForMaskedLM", _ENCODER | {"embedding_size": 32}),
+    "Electra": ("ElectraForMaskedLM", ENCODER | {"embedding_size": 32}),
     "DistilBert": (
         "DistilBertForMaskedLM",
         {
@@ -48,10 +48,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "max_position_embeddings": 64,
         },
     ),
-    "Albert": ("AlbertForMaskedLM", _ENCODER | {"embedding_size": 32}),
+    "Albert": ("AlbertForMaskedLM", ENCODER | {"embedding_size": 32}),
     "ModernBert": (
         "ModernBertForMaskedLM",
-        _ENCODER
+        ENCODER
         | {
             "local_attention": 6,
             "global_attn_every_n_layers": 2,
@@ -74,14 +74,14 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "pad_token_id": 0,
         },
     ),
-    "Llama": ("LlamaForCausalLM", _DECODER),
-    "Qwen2": ("Qwen2ForCausalLM", _DECODER),
-    "Qwen3": ("Qwen3ForCausalLM", _DECODER | {"head_dim": 8}),
-    "Mistral": ("MistralForCausalLM", _DECODER | {"sliding_window": 4}),
-    "Gemma3": ("Gemma3ForCausalLM", _DECODER | _WINDOW | {"head_dim": 8}),
-    "Phi": ("PhiForCausalLM", _DECODER),
-    "Phi3": ("Phi3ForCausalLM", _DECODER),
-    "GPTNeoX": ("GPTNeoXForCausalLM", _DECODER),
+    "Llama": ("LlamaForCausalLM", DECODER),
+    "Qwen2": ("Qwen2ForCausalLM", DECODER),
+    "Qwen3": ("Qwen3ForCausalLM", DECODER | {"head_dim": 8}),
+    "Mistral": ("MistralForCausalLM", DECODER | {"sliding_window": 4}),
+    "Gemma3": ("Gemma3ForCausalLM", DECODER | _WINDOW | {"head_dim": 8}),
+    "Phi": ("PhiForCausalLM", DECODER),
+    "Phi3": ("Phi3ForCausalLM", DECODER),
+    "GPTNeoX": ("GPTNeoXForCausalLM", DECODER),
     "OPT": (
         "OPTForCausalLM",
         {
@@ -97,23 +97,23 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "eos_token_id": 2,
         },
     ),
-    "Falcon": ("FalconForCausalLM", _DECODER | {"new_decoder_architecture": True, "num_kv_heads": 2}),
-    "Olmo2": ("Olmo2ForCausalLM", _DECODER),
-    "Granite": ("GraniteForCausalLM", _DECODER),
-    "SmolLM3": ("SmolLM3ForCausalLM", _DECODER),
-    "Cohere": ("CohereForCausalLM", _DECODER),
-    "Starcoder2": ("Starcoder2ForCausalLM", _DECODER),
-    "Mixtral": ("MixtralForCausalLM", _DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2}),
-    "Qwen3Moe": ("Qwen3MoeForCausalLM", _DECODER | _MOE | {"num_experts": 4, "head_dim": 8}),
-    "Gemma2": ("Gemma2ForCausalLM", _DECODER | _WINDOW | {"head_dim": 8}),
+    "Falcon": ("FalconForCausalLM", DECODER | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "Olmo2": ("Olmo2ForCausalLM", DECODER),
+    "Granite": ("GraniteForCausalLM", DECODER),
+    "SmolLM3": ("SmolLM3ForCausalLM", DECODER),
+    "Cohere": ("CohereForCausalLM", DECODER),
+    "Starcoder2": ("Starcoder2ForCausalLM", DECODER),
+    "Mixtral": ("MixtralForCausalLM", DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Qwen3Moe": ("Qwen3MoeForCausalLM", DECODER | _MOE | {"num_experts": 4, "head_dim": 8}),
+    "Gemma2": ("Gemma2ForCausalLM", DECODER | _WINDOW | {"head_dim": 8}),
     "GptOss": (
         "GptOssForCausalLM",
-        _DECODER | _WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
+        DECODER | _WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
     ),
-    "MPNet": ("MPNetForMaskedLM", _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}),
+    "MPNet": ("MPNetForMaskedLM", ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}),
     "DebertaV2": (
         "DebertaV2ForMaskedLM",
-        _ENCODER | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+        ENCODER | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     ),
     "Bloom": (
         "BloomForCausalLM",
@@ -146,10 +146,18 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def tiny(family: str, **options: Any) -> Any:
-    """A language model of a family, in float64 and evaluation mode, with the same weights each time."""
+    """A language model of a family in float64 and evaluation mode, without dropout, each time with the same weights."""
     name, settings = FAMILIES[family]
-    cls: Any = getattr(transformers, name)
+    return tiny_of(name, settings, **options)
+
+
+def tiny_of(name: Any, settings: dict[str, Any], **options: Any) -> Any:
+    """A tiny model of a class of transformers, or of a subclass of one, as `tiny`."""
+    cls: Any = getattr(transformers, name) if isinstance(name, str) else name
     config = cls.config_class(**settings | options)
+    for key, value in vars(config).items():
+        if "drop" in key and isinstance(value, float):
+            setattr(config, key, 0.0)
     config._experts_implementation = "eager"  # others have no float64
     torch.manual_seed(0)
     return cls(config).double().eval()
@@ -164,3 +172,10 @@ def padded_batch(rows: int, width: int, *, left: bool = False, padding: int = 0,
     mask = mask.flip(1) if left else mask
     ids = torch.randint(5, VOCABULARY, (rows, width), generator=generator)
     return {"input_ids": ids.masked_fill(~mask, padding), "attention_mask": mask.long()}
+
+
+def with_labels(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch with a label at each token, but for first tokens of rows: a causal loss reads padding before them."""
+    mask = batch["attention_mask"].bool()
+    before = torch.nn.functional.pad(mask[:, :-1], (1, 0))
+    return batch | {"labels": batch["input_ids"].where(mask & before, -100)}

@@ -37,9 +37,12 @@ def by_name(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
 
 
 def padded_mask(arguments: dict[str, Any], config: Any) -> Any | None:
-    """The attention mask of a call that has padding which can be removed, `[rows, width]`; None for other calls."""
+    """The attention mask of a call that has padding which can be removed, `[rows, width]`; None for other calls.
+
+    A mask of several choices for each row, `[rows, choices, width]`, is `[rows * choices, width]`.
+    """
     mask = arguments.get(MASK)
-    if not isinstance(mask, torch.Tensor) or mask.dim() != 2 or not mask.numel() or not is_readable(mask):
+    if not isinstance(mask, torch.Tensor) or mask.dim() not in (2, 3) or not mask.numel() or not is_readable(mask):
         return None
     if any(arguments.get(name) is not None for name in _CACHES) or arguments.get("use_cache"):
         return None
@@ -47,8 +50,9 @@ def padded_mask(arguments: dict[str, Any], config: Any) -> Any | None:
         return None
     tokens = arguments.get("input_ids")
     tokens = arguments.get("inputs_embeds") if tokens is None else tokens
-    if not isinstance(tokens, torch.Tensor) or tokens.shape[:2] != mask.shape or tokens.device != mask.device:
+    if not isinstance(tokens, torch.Tensor) or tokens.shape[: mask.dim()] != mask.shape or tokens.device != mask.device:
         return None
+    mask = mask.flatten(0, -2)
     kept = mask if mask.dtype == torch.bool else mask != 0
     full, some, plain = torch.stack([kept.all(), kept.any(), (kept == mask).all()]).tolist()
     return kept if some and plain and not full else None  # other numbers are those of documents

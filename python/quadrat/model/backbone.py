@@ -64,9 +64,11 @@ class Flat:
         self._paths: Mapping[Path, int] | None = way.paths.get(place)
         self._kept: Rows | None = None  # of the last columns, where logits are asked for these alone
         self.put_paths: dict[Path, int] = {}
+        self.arguments: dict[str, Any] = {}  # those of the padded batch
 
     def take_apart(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
         """The arguments of the call without padding."""
+        self.arguments = arguments
         mask, ids, positions = self._mask, arguments.get("input_ids"), arguments.get(POSITIONS)
         if positions is None and takes(self.module, POSITIONS):
             positions = MADE_POSITIONS[self._way.positions](mask, ids, padding_token(self.module.config))

@@ -27,11 +27,11 @@ def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int
                 (name, value if isinstance(value, bool) else bool(value) if isinstance(value, int) else type(value))
             )
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    text = module.config.get_text_config()
-    implementation = [one._attn_implementation.removeprefix(PREFIX) for one in (module.config, text)]
+    configs = module.config, module.config.get_text_config()
+    implementation = tuple(str(one._attn_implementation).removeprefix(PREFIX) for one in configs)
     count = rows if rows <= _EXACT_ROWS else 1 << (rows - 1).bit_length()
     places, longest = _facts(module, arguments, mask)
-    return (tuple(tensors), tuple(others), autocast, *implementation, count, places), longest
+    return (tuple(tensors), tuple(others), autocast, implementation, count, places), longest
 
 
 def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[bool, ...], int]:
@@ -40,7 +40,7 @@ def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[boo
     lengths, ids, labels = mask.sum(1), arguments.get("input_ids"), arguments.get(LABELS)
     facts = [after.any(), ((after.sum(1) + mask[:, 0]) > 1).any(), (lengths == 0).any(), lengths.max()]
     if ids is not None:
-        facts.append(((ids != padding_token(module.config)) != mask).any())
+        facts.append(((ids.reshape(mask.shape) != padding_token(module.config)) != mask).any())
     if isinstance(labels, torch.Tensor) and labels.shape == mask.shape:
         used = labels != IGNORED
         facts += [(used & ~mask).any(), (used & after).any()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, of_tokens,
 from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
 from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
 from quadrat.model.forms import form_of
+from quadrat.model.forward import called
 from quadrat.model.prefixes import SharedRows, drops, shared_rows
 from quadrat.model.rows import Rows
 from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
@@ -64,6 +66,7 @@ class Call:
     paths: dict[str, dict[Path, int]] = field(default_factory=dict)
     tokens: Rows | None = None
     shared: SharedRows | None = None
+    frame: Any = None  # in which the model is called
 
     def place_of(self, module: Any) -> str | None:
         """The name of a module that is taken apart."""
@@ -73,9 +76,22 @@ class Call:
 
 def _calls() -> list[Call]:
     """The calls that run in this thread: one, and within a proof two."""
-    if not hasattr(_thread, "calls"):
-        _thread.calls = []
-    return _thread.calls  # type: ignore[no-any-return]
+    calls: list[Call] | None = getattr(_thread, "calls", None)
+    if calls is None:
+        calls = _thread.calls = []
+    elif calls and calls[-1].frame is not None and not _runs(calls[-1].frame):
+        calls.clear()  # of a call that an interrupt ended: torch calls no hook then
+        set_rows_under_way(None)
+        set_rows_of_tokens(None)
+    return calls
+
+
+def _runs(frame: Any) -> bool:
+    """True for a frame of this thread that has not returned."""
+    running: Any = sys._getframe(1)
+    while running is not None and running is not frame:
+        running = running.f_back
+    return running is not None
 
 
 class Counts:
@@ -109,8 +125,14 @@ class Hooks:
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Decides how a call is computed, if it is the outermost one; takes apart what gets to a place."""
-        arguments = None if recording() else by_name(module, args, kwargs)
-        if arguments is None:
+        if recording():
+            return None
+        result = self._before(module, args, kwargs)
+        called().append(module)
+        return result
+
+    def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if (arguments := by_name(module, args, kwargs)) is None:
             return None
         calls, mask = _calls(), None
         if calls and calls[-1].runs and calls[-1].root is not module:
@@ -120,14 +142,13 @@ class Hooks:
             if calls and not calls[-1].runs:
                 call = calls[-1]
             else:
-                calls.clear()  # of a call that an interrupt ended
-                way, shared = self._way(module, arguments, mask)
-                call = Call(module, way, shared=shared)
+                way, shared = (None, None) if self._put_hooks_in_order(module) else self._way(module, arguments, mask)
+                call = Call(module, way, shared=shared, frame=sys._getframe(2))
                 calls.append(call)
             call.runs = True
             if mask is not None and call.way is not None and call.way.tokenwise:
                 self._start_tokenwise(call, mask)
-        if (place := call.place_of(module)) is None:
+        if (place := call.place_of(module)) is None or self._put_hooks_in_order(module):
             return None
         mask = padded_mask(arguments, module.config) if mask is None else mask
         if mask is None or not takes_rows(implementation := module.config._attn_implementation):
@@ -138,12 +159,23 @@ class Hooks:
         set_rows_under_way(flat.rows)
         return (), taken
 
+    def _put_hooks_in_order(self, module: Any) -> bool:
+        """True if hooks were added that would get what was taken apart; they do not in the next call."""
+        before, after = module._forward_pre_hooks, module._forward_hooks
+        late = bool(next(reversed(before.values())) != self.before)
+        if late or next(iter(after.values())) != self.after:
+            before.move_to_end(next(key for key, hook in before.items() if hook == self.before))
+            after.move_to_end(next(key for key, hook in after.items() if hook == self.after), last=False)
+        return late
+
     def _start_tokenwise(self, call: Call, mask: Any) -> None:
         call.tokens = Rows.of_mask(mask)
         set_rows_of_tokens(call.tokens)
 
     def after(self, module: Any, args: tuple[Any, ...], *rest: Any) -> Any:
         """Puts the outputs of a place together, and ends the call."""
+        if called() and called()[-1] is module:
+            called().pop()  # without its attribute `forward`, or after an error
         calls, output = _calls(), rest[-1]
         if not calls or not calls[-1].runs:
             return None
@@ -153,6 +185,8 @@ class Hooks:
             set_rows_under_way(None)
             if output is not None:  # None after an error
                 result = flat.put_together(output)
+                rest[0].clear()
+                rest[0].update(flat.arguments)  # the next hooks get what the model was called with
                 call.paths.setdefault(flat.place, {}).update(flat.put_paths)
                 if not call.proof:
                     self.counts.add(flat.rows)
@@ -200,6 +234,9 @@ class Hooks:
         arguments = proof.telling_labels(arguments, mask)
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
+        for inner in module.modules():
+            if (hooks := hooks_of(inner)) is not None:
+                hooks._put_hooks_in_order(inner)
         with proof.undisturbed(module):
             try:
                 with Search(module, mask, most) as search:
@@ -241,7 +278,8 @@ class Hooks:
             if shares:
                 yield from dict.fromkeys(replace(way, shared=True) for way in ways if way.places == ("",))
             yield from dict.fromkeys(replace(way, shared=False) for way in ways)
-            restore_names(module)
+            if not any(decision.way and decision.way.places for decision in self.decisions.values()):
+                restore_names(module)
         if tokenwise:
             for name in tokenwise:
                 add_token_hooks(module.get_submodule(name))
@@ -268,6 +306,7 @@ class Hooks:
 def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way]:
     """The model and the models within it taken apart, with the positions that models make."""
     ids, padding = arguments.get("input_ids"), padding_token(module.config)
+    ids = None if ids is None else ids.reshape(mask.shape)
     made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
     names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
     names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]

@@ -45,7 +45,8 @@ def undisturbed(model: Any) -> Iterator[None]:
             own = vars(module)
             module._buffers.clear()
             module._buffers.update(before.pop("_buffers"))
-            for name in own.keys() - before.keys() - {"_buffers"}:
+            # transformers notes that it has added hooks, which stay.
+            for name in own.keys() - before.keys() - {"_buffers", "_output_capturing_hooks_installed"}:
                 del own[name]
             own.update(before)
 
@@ -96,7 +97,7 @@ def leaves_of(output: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
     if isinstance(output, torch.Tensor):
         yield path, output
     elif isinstance(output, dict):
-        for key, value in output.items():
+        for key, value in {**output, **getattr(output, "__dict__", {})}.items():  # attributes alone, where set later
             yield from leaves_of(value, (*path, key))
     elif isinstance(output, (list, tuple)):
         for place, value in enumerate(output):

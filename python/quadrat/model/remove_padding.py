@@ -8,6 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from quadrat.model.attention import restore_names
+from quadrat.model.forward import restore_forward, set_forward
 from quadrat.model.hooks import Counts, Hooks, hooks_of
 from quadrat.model.tokenwise import TokenHooks
 
@@ -53,6 +54,7 @@ class RemovedPadding:
         """Let the models compute padding again."""
         for model in self._models:
             for module in model.modules():
+                restore_forward(module)
                 for hooks in (module._forward_pre_hooks, module._forward_hooks):
                     own = [key for key, hook in hooks.items() if isinstance(_owner(hook), (Hooks, TokenHooks))]
                     for key in own:
@@ -91,5 +93,6 @@ def remove_padding(*models: Any) -> RemovedPadding:
                 hooks = Hooks(shared)
                 module.register_forward_pre_hook(hooks.before, with_kwargs=True)
                 module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
+                set_forward(module)
             counts[id(hooks.counts)] = hooks.counts
     return RemovedPadding(models, counts.values())

@@ -1,0 +1,83 @@
+"""TRL's trainers train the same without padding: weights after four steps, from the real tokens alone."""
+
+import types
+import warnings
+
+import datasets
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from support.families import DECODER, tiny_of
+from support.padded_trainings import QUIET, assert_trains_the_same, rows_of
+
+trl = pytest.importorskip("trl", reason="TRL is not installed")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+    from trl.trainer import dpo_trainer, grpo_trainer, kto_trainer, reward_trainer, rloo_trainer, sft_trainer  # noqa: F401
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:.*experimental"),
+]
+COLUMNS = {
+    "SFT": ("text",),
+    "DPO": ("prompt", "chosen", "rejected"),
+    "KTO": ("prompt", "completion"),
+    "Reward": ("chosen", "rejected"),
+    "GRPO": ("prompt",),
+    "RLOO": ("prompt",),
+}
+ONLINE = {"num_generations": 2, "max_completion_length": 16, "beta": 0.0, "gradient_accumulation_steps": 2}
+
+
+def tokenizer():
+    vocabulary = {word: at for at, word in enumerate(["<pad>", "<unk>", "<eos>", *(f"w{one}" for one in range(3, 64))])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", eos_token="<eos>")
+
+
+def texts(seed):
+    return [" ".join(f"w{token}" for token in row) for row in rows_of(32, seed=seed)]
+
+
+def trainer_of(name, folder, **options):
+    columns = {column: texts(seed) for seed, column in enumerate(COLUMNS[name])}
+    if name == "KTO":
+        columns["label"] = [True, False] * 16
+    cls = "LlamaForSequenceClassification" if name == "Reward" else "LlamaForCausalLM"
+    settings = DECODER | {"num_labels": 1, "use_cache": False}
+    arguments = {
+        "args": getattr(trl, f"{name}Config")(
+            str(folder), **QUIET | (ONLINE if name in {"GRPO", "RLOO"} else {}) | options
+        ),
+        "train_dataset": datasets.Dataset.from_dict(columns),
+        "processing_class": tokenizer(),
+    }
+    if name in {"DPO", "KTO"}:
+        arguments["ref_model"] = tiny_of(cls, settings)
+    if name not in {"GRPO", "RLOO"}:
+        return getattr(trl, f"{name}Trainer")(tiny_of(cls, settings), **arguments)
+    trainer = getattr(trl, f"{name}Trainer")(tiny_of(cls, settings), reward, **arguments)
+    drawn = iter(rows_of(1000, seed=7))
+
+    def completions(self, prompt_ids, *_, **__):
+        rows = [[*next(drawn), 2] for _ in prompt_ids]
+        return (rows, None) if name == "GRPO" else rows
+
+    trainer._generate_single_turn = types.MethodType(completions, trainer)
+    return trainer
+
+
+def reward(completions, **_):
+    return [len(one) % 7 + one.count("w1") / 2 for one in completions]
+
+
+@pytest.mark.parametrize("checkpoints", [False, True], ids=["", "gradient checkpointing"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_trainer(name, checkpoints, tmp_path):
+    def build():
+        return trainer_of(name, tmp_path, gradient_checkpointing=checkpoints)
+
+    assert_trains_the_same(build, times=(1, 2) if checkpoints else (1,))

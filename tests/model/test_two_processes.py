@@ -1,0 +1,21 @@
+"""Two processes train the same without padding, under DDP and FSDP 2."""
+
+import pytest
+import torch
+
+from support.isolated import in_two
+from support.padded_trainings import differences
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "way", ["DDP, removed first", "DDP, wrapped then", "FSDP 2, removed first", "FSDP 2, sharded then"]
+)
+def test_two_processes(way, tmp_path):
+    in_two("sharded_in_two.py", tmp_path, way)
+    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    for one in saved:
+        assert max(differences(one["expected"], one["got"])) <= 1e-12
+        assert one["removed"]
+    assert max(differences(saved[0]["got"], saved[1]["got"])) == 0

@@ -1,0 +1,301 @@
+"""What works with a model works with one whose padding is removed."""
+
+import contextlib
+import copy
+import inspect
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM, MixtralForCausalLM
+
+from quadrat import remove_padding
+from support.families import DECODER, padded_batch, tiny, tiny_of, with_labels
+from support.without_padding import assert_same, assert_same_gradients, leaves
+
+
+def changed(model):
+    """The model with other weights."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    return model
+
+
+def pickled(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def saved(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled, saved])
+@pytest.mark.parametrize("proven", [False, True])
+def test_a_copy_computes_with_its_own_weights(duplicate, proven, model, reference, batch):
+    mask = batch["attention_mask"]
+    with remove_padding(model):
+        if proven:
+            model(**batch)
+        twin = duplicate(model)
+        changed(twin)
+        assert_same(reference(**batch), model(**batch), mask)
+        other = changed(copy.deepcopy(reference))
+        assert_same(other(**batch), twin(**batch), mask)
+        changed(changed(model))
+        assert_same(other(**batch), twin(**batch), mask)
+        twin(**batch).loss.backward()
+        assert all(one.grad is None for one in model.parameters())
+
+
+def test_saved_and_loaded(model, reference, batch, tmp_path):
+    with remove_padding(model):
+        model(**batch)
+        assert list(model.state_dict()) == list(reference.state_dict())
+        model.save_pretrained(tmp_path)
+        loaded = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+        assert "quadrat" not in (tmp_path / "config.json").read_text()
+    assert "quadrat" not in (model.config._attn_implementation, loaded.config._attn_implementation)
+    assert_same(reference(**batch), loaded(**batch), batch["attention_mask"], 1e-13)
+
+
+@pytest.mark.parametrize("end", ["undo", "with", "error"])
+def test_the_end(end, model, reference, batch):
+    before = {name: dict(vars(module)) for name, module in model.named_modules()}
+    removed = remove_padding(model)
+    if end == "undo":
+        model(**batch)
+        removed.undo()
+    else:
+        with contextlib.suppress(ValueError), removed:
+            model(**batch)
+            if end == "error":
+                raise ValueError
+    counted = removed.removed
+    for (name, value), (_, other) in zip(leaves(reference(**batch)), leaves(model(**batch)), strict=True):
+        assert torch.equal(value, other), name
+    assert removed.removed == counted > 0
+    assert model.config._attn_implementation == reference.config._attn_implementation
+    assert {name: dict(vars(module)) for name, module in model.named_modules()} == before
+
+
+def test_a_second_call_counts_with_the_first(model, reference, batch):
+    first, second = remove_padding(model), remove_padding(model)
+    assert_same(reference(**batch), model(**batch), batch["attention_mask"])
+    assert first.removed == second.removed == (batch["attention_mask"] == 0).sum()
+    assert all(len(module._forward_pre_hooks) <= 1 for module in model.modules())
+    first.undo()
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing(reentrant, model, reference):
+    """Layers are computed again after other batches were."""
+    with remove_padding(model) as removed:
+        for one in (reference, model):
+            one.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+            one.train()
+            batches = [with_labels(padded_batch(5, 12, seed=seed, left=seed == 2)) for seed in range(3)]
+            losses = [one(**batch).loss for batch in batches]
+            sum(losses).backward()
+        assert removed.removed == sum(int((batch["attention_mask"] == 0).sum()) for batch in batches)
+    assert_same_gradients(reference, model)
+
+
+def test_gradient_checkpointing_token_by_token():
+    reference, model, batch = tiny("DebertaV2"), tiny("DebertaV2"), with_labels(padded_batch(5, 12))
+    with remove_padding(model):
+        for one in (reference, model):
+            one.gradient_checkpointing_enable()
+            one.train()
+            loss = one(**batch).loss + one(**batch).loss
+            loss.backward()
+    assert_same_gradients(reference, model)
+
+
+def test_weights_get_gradients_under_autocast(model, reference, batch):
+    """The proof computes without gradients: the weights that autocast then keeps would have none."""
+    reference, model = reference.float(), model.float()
+    with remove_padding(model) as removed:
+        for one in (reference, model):
+            one.train()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = one(**batch).loss
+            loss.backward()
+    assert removed.removed
+    assert all(one.grad is not None and one.grad.any() for one in model.parameters())
+    assert_same_gradients(reference, model, 0.05)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before", "after"])
+def test_hooks_of_users_get_padded_tensors(later, model, reference, batch):
+    shapes = []
+
+    def before(module, args, kwargs):
+        shapes.append({name: value.shape for name, value in kwargs.items() if isinstance(value, torch.Tensor)})
+
+    def after(module, args, kwargs, output):
+        before(module, args, kwargs)
+        shapes.append(output[0].shape)
+
+    def add(one):
+        backbone = one.model
+        backbone.register_forward_pre_hook(before, with_kwargs=True)
+        backbone.register_forward_hook(after, with_kwargs=True)
+        backbone.register_forward_hook(after, with_kwargs=True, prepend=True)
+
+    add(reference)
+    reference.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    expected = shapes[:]
+    if not later:
+        add(model)
+    with remove_padding(model) as removed:
+        if later:
+            model.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+            add(model)
+        for again in range(3):
+            shapes.clear()
+            counted = removed.removed
+            model.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+            assert all(one in expected for one in shapes)  # of the proof, too
+            assert shapes == expected or not again
+            assert removed.removed > counted or not again
+
+
+def test_threads(model, reference):
+    batches = [padded_batch(5, 6 + 3 * seed, seed=seed, left=seed % 2 == 1) for seed in range(6)]
+    other, other_reference = tiny("GPT2"), tiny("GPT2")
+    errors = []
+
+    def run(batch):
+        try:
+            with torch.no_grad():
+                for _ in range(4):
+                    assert_same(reference(**batch), model(**batch), batch["attention_mask"])
+                    assert_same(other_reference(**batch), other(**batch), batch["attention_mask"])
+        except BaseException as error:
+            errors.append(error)
+
+    with remove_padding(model) as first, remove_padding(other) as second:
+        threads = [threading.Thread(target=run, args=[batch]) for batch in batches]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert first.removed == second.removed == 4 * sum(int((one["attention_mask"] == 0).sum()) for one in batches)
+
+
+@pytest.mark.parametrize("place", ["model", "lm_head"])
+def test_after_an_interrupt(place, model, reference):
+    """The next call is right: of the model, of its backbone, of another model, without padding."""
+
+    def interrupt(module, *_):
+        if interrupts:
+            raise KeyboardInterrupt
+
+    batch, other, interrupts = padded_batch(5, 12), tiny("Qwen2"), []
+    full = {"input_ids": torch.arange(12)[None] + 5, "attention_mask": torch.ones(1, 12).long()}
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    calls = [
+        (model, reference, batch),
+        (model.model, reference.model, {"input_ids": ids, "attention_mask": mask}),
+        (other, tiny("Qwen2"), batch),
+        (model, reference, full),
+        (other, tiny("Qwen2"), full),
+    ]
+    module = model.lm_head if place == "lm_head" else model.model.layers[1].mlp
+    module.register_forward_hook(interrupt)
+    with remove_padding(model), remove_padding(other), torch.no_grad():
+        for one, expected, arguments in calls:
+            model(**batch)
+            other(**batch)
+            interrupts.append(1)
+            with pytest.raises(KeyboardInterrupt):
+                model(**batch)
+            interrupts.clear()
+            assert_same(expected(**arguments), one(**arguments), arguments["attention_mask"])
+
+
+def test_the_proof_leaves_no_trace(batch):
+    """Generators, buffers (a dynamic rotary embedding keeps the longest length), modes and inputs are as before."""
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    options = {"rope_scaling": rope, "max_position_embeddings": 8}
+    model, reference = (tiny_of(LlamaForCausalLM, DECODER, **options) for _ in range(2))
+    model.model.layers[0].train()
+    reference.model.layers[0].train()
+    modes = [module.training for module in model.modules()]
+    inputs, state = copy.deepcopy(batch), torch.get_rng_state()
+    with remove_padding(model):
+        short = {name: value[:, :4] for name, value in batch.items()}
+        for one in (batch, short, with_labels(padded_batch(5, 9, left=True)), short):
+            assert_same(reference(**one), model(**one), one["attention_mask"])
+    assert torch.equal(state, torch.get_rng_state())
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(batch[name], inputs[name]) for name in batch)
+    for (name, value), (_, other) in zip(reference.named_buffers(), model.named_buffers(), strict=True):
+        assert torch.equal(value, other), name
+
+
+def test_generate(model, reference):
+    batch = padded_batch(4, 8, left=True)
+    options = {"max_new_tokens": 6, "do_sample": False, "return_dict_in_generate": True, "output_scores": True}
+    with remove_padding(model):
+        expected, got = reference.generate(**batch, **options), model.generate(**batch, **options)
+    assert torch.equal(got.sequences, expected.sequences)
+    torch.testing.assert_close(torch.stack(got.scores), torch.stack(expected.scores))
+
+
+def test_compiled(model, reference):
+    batch = padded_batch(4, 8)
+    with remove_padding(model) as removed, torch.no_grad():
+        compiled = torch.compile(model, backend="eager")
+        assert_same(reference(**batch), compiled(**batch), batch["attention_mask"])
+    assert not removed.removed
+
+
+def test_exported(model, reference):
+    batch = padded_batch(4, 8)
+    with remove_padding(model) as removed, torch.no_grad():
+        model.config.use_cache = reference.config.use_cache = False
+        exported = torch.export.export(model, (), batch, strict=False).module()
+        assert_same(reference(**batch), exported(**batch), batch["attention_mask"])
+    assert not removed.removed
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_losses_of_experts(logits, batch):
+    """The loss that balances experts reads the mask."""
+    options = DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": logits}
+    model, reference = (tiny_of(MixtralForCausalLM, options) for _ in range(2))
+    with remove_padding(model):
+        for one in (reference, model):
+            one(**batch).loss.backward()
+        expected, got = reference(**batch), model(**batch)
+        torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
+        if logits:
+            torch.testing.assert_close(got.aux_loss, expected.aux_loss, rtol=1e-6, atol=0)
+            assert [one.shape for one in got.router_logits] == [one.shape for one in expected.router_logits]
+    assert_same_gradients(reference, model)
+
+
+def test_forward_that_is_called_without_hooks(model, reference, batch):
+    """sentence-transformers and PEFT call `model.forward`, whose signature says what it takes."""
+    assert inspect.signature(model.forward) == inspect.signature(reference.forward)
+    with remove_padding(model) as removed:
+        assert inspect.signature(model.forward) == inspect.signature(reference.forward)
+        assert_same(reference(**batch), model.forward(**batch), batch["attention_mask"])
+        counted = removed.removed
+        assert counted
+        twin = changed(copy.deepcopy(model))
+        assert_same(changed(copy.deepcopy(reference))(**batch), twin.forward(**batch), batch["attention_mask"])
+        replica = model._replicate_for_data_parallel()
+        assert replica.forward == model.forward
+        forward = model.forward
+    assert "forward" not in vars(model)
+    assert_same(reference(**batch), forward(**batch), batch["attention_mask"])
+    assert removed.removed == counted
