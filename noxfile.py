@@ -124,7 +124,7 @@ def bench(session: nox.Session) -> None:
     here(session, "python", "-m", "benchmarks.results", str(file))
     session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
     session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
-    both_majors = ("benchmarks/test_language.py", "benchmarks/test_peers.py")
+    both_majors = [f"benchmarks/test_{job}.py" for job in ("language", "peers", "remove_padding")]
     session.run("python", *pytest, *store, *both_majors, env=TESTS)
     here(session, "python", "-m", "benchmarks.results", str(file))
     here(session, "python", "-m", "benchmarks.pictures")
