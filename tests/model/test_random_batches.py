@@ -5,12 +5,11 @@ import functools
 
 import pytest
 import torch
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import remove_padding
-from support.families import DECODER, ENCODER, VOCABULARY, tiny_of
+from support.families import DECODER, ENCODER, VOCABULARY, padded_batch, tiny_of
 from support.without_padding import assert_same, assert_same_gradients
 
 # `make test-rest` draws 100 batches for each model.
@@ -136,9 +135,11 @@ def test_random_batches(name, data):
         assert_same_gradients(reference, model, 1e-8)
 
 
-@pytest.mark.skipif(transformers.__version__ < "5", reason="encoders work token by token")
-def test_most_of_the_drawn_batches_have_their_padding_removed():
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_of_plain_batches_is_removed(name):
     """The test above does not compare batches that were left alone only."""
-    for name in MODELS:
-        *_, removed = models(name)
-        assert removed.removed > 100 or not removed.left
+    _, model, removed = models(name)
+    before = removed.removed
+    batch = padded_batch(5, 12)
+    model(**batch)
+    assert removed.removed - before == int((1 - batch["attention_mask"]).sum())

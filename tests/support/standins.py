@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,11 @@ _SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "
 
 _KINDS = ("pad", "unk", "cls", "sep", "mask")
 _SPECIAL = {f"{kind}_token": f"[{kind.upper()}]" for kind in _KINDS}
+
+
+def texts_of(sizes: Iterable[int]) -> list[str]:
+    """Texts of so many words."""
+    return [" ".join(WORDS[(at + word) % len(WORDS)] for word in range(size)) for at, size in enumerate(sizes)]
 
 
 # Trained once: another time the same texts may give another vocabulary.
