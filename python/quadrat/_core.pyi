@@ -124,6 +124,9 @@ class Labels: ...
 class CausalLabels(Labels):
     def __init__(self, pad_id: int, special: int = -1) -> None: ...
 
+class KeptLabels(Labels):
+    def __init__(self, mask: int) -> None: ...
+
 class MaskingLabels(Labels):
     def write(
         self,

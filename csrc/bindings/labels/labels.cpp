@@ -161,6 +161,31 @@ Status CausalLabels::write(const Columns& columns, const BatchIds& batch) const 
     return check_special(columns);
 }
 
+Status KeptLabels::write(const Columns& columns, const BatchIds& batch) const {
+    const auto index = static_cast<std::size_t>(mask_);
+    const Column& masks = columns.at(index);
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        if (masks.rows[static_cast<std::size_t>(i)].length != batch.lengths[i]) {
+            return {Code::wrong_length, i};
+        }
+    }
+    const auto kept = scratch<std::uint8_t>(masks.total);
+    const Status status = columns.flatten(index, kept.get(), Kind::uint8, masks.total);
+    if (!status) {
+        return status;
+    }
+    std::fill_n(batch.labels, batch.count(), ignore_index);
+    const std::vector<std::int64_t> start = batch.starts();
+    const std::uint8_t* flag = kept.get();
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        const std::int64_t first = start[static_cast<std::size_t>(i)];
+        for (std::int64_t at = first; at < first + batch.lengths[i]; ++at) {
+            batch.labels[at] = *flag++ != 0 ? batch.ids[at] : ignore_index;
+        }
+    }
+    return {};
+}
+
 Status CausalLabels::check_special(const Columns& columns) const {
     if (special_ < 0) {
         return {};

@@ -61,6 +61,17 @@ private:
     std::int64_t pad_id_, special_;
 };
 
+// Causal language modelling by lengths: the ids, ignored in padding and where the attention masks of the rows are 0.
+class KeptLabels final : public Labels {
+public:
+    // mask: the column of attention masks.
+    explicit KeptLabels(std::int64_t mask) : mask_(mask) {}
+    Status write(const Columns& columns, const BatchIds& batch) const override;
+
+private:
+    std::int64_t mask_;
+};
+
 // How a column tells whole words.
 enum class WordFormat : std::uint8_t { none, offsets, word_ids };
 

@@ -226,6 +226,7 @@ void register_labels(py::module_& m) {
     bind_class<Labels>(m, "Labels");
     bind_class<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1);
+    bind_class<KeptLabels, Labels>(m, "KeptLabels").def(py::init<std::int64_t>(), "mask"_a);
     bind_class<MaskingLabels, Labels>(m, "MaskingLabels")
         .def(
             "write",

@@ -47,7 +47,7 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
         seed: the seed of the collator's own generator; by default the library's global generator is used.
         mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is the
             padding token, as in transformers; or "length", only the padding, so that labels keep an end-of-sequence
-            token that serves as padding token.
+            token that serves as padding token. Tokens whose `attention_mask` is 0 in a row are padding, too.
         padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
             of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for causal language
             modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
