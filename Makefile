@@ -40,7 +40,7 @@ test: dev
 else
 test: .venv/.installed .venv-4/.installed
 	@$(TEST) $(BIN)/python $(PYTEST) -m "not slow" tests benchmarks $(ARGS) || failed="the newest transformers"; \
-	$(TEST) .venv-4/bin/python $(PYTEST) -m "not slow and not same_everywhere" tests/identity $(ARGS) || \
+	$(TEST) .venv-4/bin/python $(PYTEST) -m "not slow and not same_everywhere" tests/identity tests/model $(ARGS) || \
 		failed="$${failed:+$$failed and }transformers 4.57"; \
 	if [ -n "$$failed" ]; then echo "Tests fail with $$failed" >&2; exit 1; fi
 endif
@@ -49,7 +49,7 @@ endif
 test-rest: export HYPOTHESIS_PROFILE ?= thorough
 test-rest: .venv/.installed .venv-4/.installed
 	$(TEST) $(BIN)/python $(PYTEST) -m "slow or property" tests $(ARGS)
-	$(TEST) .venv-4/bin/python $(PYTEST) tests/identity tests/integration $(ARGS)
+	$(TEST) .venv-4/bin/python $(PYTEST) tests/identity tests/integration tests/model $(ARGS)
 
 test-all: test test-rest
 

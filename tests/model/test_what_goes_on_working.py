@@ -250,6 +250,7 @@ def test_generate(model, reference):
     torch.testing.assert_close(torch.stack(got.scores), torch.stack(expected.scores))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own classes
 def test_compiled(model, reference):
     batch = padded_batch(4, 8)
     with remove_padding(model) as removed, torch.no_grad():

@@ -58,7 +58,7 @@ class Tokens:
     def _computed(self, name: str) -> Callable[..., None]:
         def count(module: Any, args: tuple[Any, ...], output: Any) -> None:
             if torch.is_grad_enabled() and args[0].dim() == 3:  # others are of whole rows
-                self.computed[name] = self.computed.get(name, 0) + output[..., 0].numel()
+                self.computed[name] = self.computed.get(name, 0) + args[0][..., 0].numel()
 
         return count
 
