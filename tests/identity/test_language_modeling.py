@@ -228,3 +228,24 @@ def test_classes_of_the_user():
     own_method.get_special_tokens_mask = lambda *args, **options: [1]
     for tokenizer in (AsksAbove(), make_masking_tokenizer(cls=OwnSpecialTokens), own_method, OtherIds()):
         assert listed_special_ids(tokenizer) is None
+
+
+@given(data=st.data())
+def test_labels_by_length_leave_stored_padding_out(data):
+    """Rows that come padded, on any side or with holes, and whose padding token may end sequences, too."""
+    lengths = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+    rows = [
+        {
+            "input_ids": data.draw(st.lists(st.sampled_from([2, 5, 6]), min_size=n, max_size=n)),
+            "attention_mask": data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)),
+        }
+        for n in lengths
+    ]
+    library = data.draw(st.sampled_from(["pt", "np"]))
+    tokenizer, width = make_masking_tokenizer(), max(lengths)
+    options = {"mlm": False, "mask_padding": "length", "return_tensors": library}
+    batch = quadrat.DataCollatorForLanguageModeling(tokenizer, **options)(rows)
+    labels = [[token if kept else -100 for token, kept in zip(*row.values(), strict=True)] for row in rows]
+    gaps = [[-100] * (width - n) for n in lengths]
+    left = tokenizer.padding_side == "left"
+    assert batch["labels"].tolist() == [[*g, *row] if left else [*row, *g] for row, g in zip(labels, gaps, strict=True)]

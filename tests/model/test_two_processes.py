@@ -10,7 +10,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "way", ["DDP, removed first", "DDP, wrapped then", "FSDP 2, removed first", "FSDP 2, sharded then"]
+    "way",
+    ["DDP, removed first", "DDP, wrapped then", "FSDP 2, removed first", "FSDP 2, sharded then", "FSDP 2, other forms"],
 )
 def test_two_processes(way, tmp_path):
     in_two("sharded_in_two.py", tmp_path, way)

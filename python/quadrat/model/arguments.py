@@ -36,6 +36,11 @@ def by_name(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
     return dict(zip(named, args, strict=False)) | kwargs
 
 
+def has_cache(arguments: dict[str, Any]) -> bool:
+    """True for a call with a cache."""
+    return any(arguments.get(name) is not None for name in _CACHES) or bool(arguments.get("use_cache"))
+
+
 def padded_mask(arguments: dict[str, Any], config: Any) -> Any | None:
     """The attention mask of a call that has padding which can be removed, `[rows, width]`; None for other calls.
 
@@ -44,7 +49,7 @@ def padded_mask(arguments: dict[str, Any], config: Any) -> Any | None:
     mask = arguments.get(MASK)
     if not isinstance(mask, torch.Tensor) or mask.dim() not in (2, 3) or not mask.numel() or not is_readable(mask):
         return None
-    if any(arguments.get(name) is not None for name in _CACHES) or arguments.get("use_cache"):
+    if has_cache(arguments):
         return None
     if arguments.get("output_attentions", getattr(config, "output_attentions", False)):
         return None

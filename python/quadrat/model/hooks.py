@@ -6,17 +6,19 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from quadrat.model import proof
-from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, of_tokens, padded_mask
+from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, has_cache, of_tokens, padded_mask
 from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
 from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
 from quadrat.model.forms import form_of
 from quadrat.model.forward import called
+from quadrat.model.lockstep import Lockstep
 from quadrat.model.prefixes import SharedRows, drops, shared_rows
 from quadrat.model.rows import Rows
 from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
@@ -200,7 +202,9 @@ class Hooks:
 
     def _way(self, module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Way | None, SharedRows | None]:
         """How to compute a call: as one of its form was proven, or as is proven now; and what its rows share."""
+        lockstep = Lockstep(module)
         if mask is None:
+            self._accompany(module, arguments, lockstep)
             return None, None
         form, longest = form_of(module, arguments, mask)
         shared = self._shared(module, arguments, mask)
@@ -208,14 +212,21 @@ class Hooks:
         decision = self.decisions.get(form)
         if decision is None or (decision.way is not None and (longest > decision.longest or width > decision.width)):
             with _proving:
-                way = self._proven(module, arguments, mask, shared)
+                way = self._proven(module, arguments, mask, shared, lockstep)
             decision = self.decisions[form] = Decision(way, longest, width)
+        self._accompany(module, arguments, lockstep)
         way = decision.way
         if way is not None and way.places and not takes_rows(module.config._attn_implementation):
             set_names(module)  # again, after somebody chose another implementation for a while
         if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
+
+    def _accompany(self, module: Any, arguments: dict[str, Any], lockstep: Lockstep) -> None:
+        """Calls a model whose weights are sharded as often as other processes do for their proofs."""
+        if lockstep.sharded and not has_cache(arguments):
+            with proof.undisturbed(module):
+                lockstep.accompany(lambda: _result(module, arguments, None))
 
     def _shared(self, module: Any, arguments: dict[str, Any], mask: Any) -> SharedRows | None:
         """The rows as a tree, if they share beginnings and nothing but ids and positions distinguishes their tokens."""
@@ -228,7 +239,9 @@ class Hooks:
         shared = shared_rows(arguments["input_ids"], mask, positions)
         return None if shared is None or drops(module) else shared
 
-    def _proven(self, module: Any, arguments: dict[str, Any], mask: Any, shared: SharedRows | None) -> Way | None:
+    def _proven(
+        self, module: Any, arguments: dict[str, Any], mask: Any, shared: SharedRows | None, lockstep: Lockstep
+    ) -> Way | None:
         """A way in which a few rows of a call come out the same; None if there is none."""
         arguments, mask = proof.some_rows(arguments, mask, shared)
         arguments = proof.telling_labels(arguments, mask)
@@ -239,14 +252,16 @@ class Hooks:
                 hooks._put_hooks_in_order(inner)
         with proof.undisturbed(module):
             try:
-                with Search(module, mask, most) as search:
-                    expected = _result(module, arguments, None)
+                # A module of a sharded model cannot be called by itself.
+                with Search(module, mask, most) if not lockstep.sharded else nullcontext(None) as search:
+                    expected = _result(module, arguments, None, lockstep=lockstep)
             except Exception:  # the call itself raises it
                 return None
-            for way in self._ways(module, arguments, mask, tuple(search.names), shares=shared is not None):
+            tokenwise = () if search is None else tuple(search.names)
+            for way in self._ways(module, arguments, mask, tokenwise, lockstep, shares=shared is not None):
                 paths: dict[str, dict[Path, int]] = {}
                 try:
-                    got = _result(module, arguments, way, paths)
+                    got = _result(module, arguments, way, paths, lockstep)
                 except Exception as error:
                     lost = isinstance(error, RowsLostError)
                     reasons[str(error) if lost else f"{type(error).__name__}: {error}"] = None
@@ -268,11 +283,18 @@ class Hooks:
             logger.warning("remove_padding: %s", sentence)
 
     def _ways(
-        self, module: Any, arguments: dict[str, Any], mask: Any, tokenwise: tuple[str, ...], *, shares: bool
+        self,
+        module: Any,
+        arguments: dict[str, Any],
+        mask: Any,
+        tokenwise: tuple[str, ...],
+        lockstep: Lockstep,
+        *,
+        shares: bool,
     ) -> Iterator[Way]:
         """Ways to compute a call, those first that were proven for calls of other forms."""
         known = (decision.way for decision in self.decisions.values() if decision.way is not None)
-        if self._names_may_be_set(module, arguments):
+        if self._names_may_be_set(module, arguments, lockstep):
             ways = [replace(way, paths={}) for way in known if way.places]
             ways += _flat_ways(module, arguments, mask)
             if shares:
@@ -285,14 +307,14 @@ class Hooks:
                 add_token_hooks(module.get_submodule(name))
             yield Way((), tokenwise=tokenwise)
 
-    def _names_may_be_set(self, module: Any, arguments: dict[str, Any]) -> bool:
+    def _names_may_be_set(self, module: Any, arguments: dict[str, Any], lockstep: Lockstep) -> bool:
         """Sets the names of attention functions, unless the model computes something else under other names."""
         if self._names_change_nothing is None:
             calls = [arguments, {**arguments, MASK: torch.ones_like(arguments[MASK])}]
-            before = [_result(module, call, None) for call in calls]
+            before = [_result(module, call, None, lockstep=lockstep) for call in calls]
             set_names(module)
             try:
-                after = [_result(module, call, None) for call in calls]
+                after = [_result(module, call, None, lockstep=lockstep) for call in calls]
                 self._names_change_nothing = all(map(proof.identical, before, after))
             except Exception:
                 self._names_change_nothing = False
@@ -352,14 +374,18 @@ def hooks_of(module: Any) -> Hooks | None:
 
 
 def _result(
-    module: Any, arguments: dict[str, Any], way: Way | None, paths: dict[str, dict[Path, int]] | None = None
+    module: Any,
+    arguments: dict[str, Any],
+    way: Way | None,
+    paths: dict[str, dict[Path, int]] | None = None,
+    lockstep: Lockstep | None = None,
 ) -> Any:
     """What a model gives in one way."""
     calls = _calls()
     before, call = calls[:], Call(module, way, proof=True)
     calls[:] = [call]
     try:
-        return module(**arguments)
+        return module(**arguments) if lockstep is None else lockstep.call(lambda: module(**arguments))
     finally:
         calls[:] = before
         set_rows_under_way(None)
