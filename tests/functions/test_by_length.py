@@ -211,7 +211,7 @@ BAD = {
     "an iterator": (TypeError, r"give list\(rows\), or", lambda: planned(iter([]))),
     "no rows": (ValueError, "there are no rows to batch", lambda: called(len, [])),
     "one text": (TypeError, "give a list of texts", lambda: planned("text", tokenizer=make_tokenizer())),
-    "no collator": (TypeError, "not None: give one, or a tokenizer", lambda: by_length(FEW)),
+    "no collator": (TypeError, "not NoneType: give one, or a tokenizer", lambda: by_length(FEW)),
     "no tokens": (ValueError, "row 2 has no tokens", lambda: planned([*rows_of([3, 1]), {"input_ids": []}])),
     "a null": (TypeError, "row 1 is a NoneType, and", lambda: planned(["w3", None], tokenizer=make_tokenizer())),
     "another name": (

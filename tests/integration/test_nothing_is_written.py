@@ -141,7 +141,6 @@ CASES: dict[str, Callable[[Things], Any]] = {
     "BatchedStream": lambda of: read(quadrat.BatchedStream(of.dataset.to_iterable_dataset(), 64)),
     "PackedStream": lambda of: read(quadrat.data.PackedStream(of.rows, 64, columns=["input_ids"])),
     "plan_packs": lambda of: quadrat.batching.plan_packs(of.lengths, 64, counts=of.lengths, max_count=64),
-    "pack_dataset": lambda of: quadrat.batching.pack_dataset(of.dataset.select_columns("input_ids"), 64),
     "unpad": lambda of: quadrat.unpad(np.zeros((24, 32)), lengths=of.lengths),
     "from_transformers": lambda of: quadrat.from_transformers(transformers.DataCollatorWithPadding(of.tokenizer)),
     "mask_tokens": lambda of: quadrat.mask_tokens(

@@ -2,17 +2,14 @@
 
 import pytest
 import torch
-import transformers
 
 from quadrat import remove_padding
-from support.families import FAMILIES, VOCABULARY, padded_batch, tiny, with_labels
+from support.families import ENCODERS_TAKE_ROWS, FAMILIES, VOCABULARY, padded_batch, tiny, with_labels
 from support.without_padding import assert_same, assert_same_gradients, leaves, way
-
-FIVE = int(transformers.__version__.split(".")[0]) >= 5
 
 # The families whose attention cannot be told of rows.
 TOKEN_BY_TOKEN = {"Falcon", "MPNet", "DebertaV2", "Bloom", "Mamba2"}
-if not FIVE:
+if not ENCODERS_TAKE_ROWS:
     TOKEN_BY_TOKEN |= {"Bert", "Roberta", "XLMRoberta", "Electra", "DistilBert", "Albert", "ModernBert", "OPT"}
 IN_FLOAT32 = {"Gemma3", "Cohere"}  # norms or logits are computed in float32 whatever the model's type
 SINGLE = {"Gemma2", "Bloom"}  # in float64, what they make of padding is not a number

@@ -4,13 +4,11 @@ import inspect
 
 import pytest
 import torch
-import transformers
 
 from quadrat import remove_padding
 from support.families import ENCODER, VOCABULARY, padded_batch, tiny_of
 from support.without_padding import assert_same_gradients, leaves, way
 
-FIVE = int(transformers.__version__.split(".")[0]) >= 5
 _BOTH = {
     **{"vocab_size": VOCABULARY, "d_model": 32, "max_position_embeddings": 64, "pad_token_id": 0, "eos_token_id": 2},
     **{f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in (("layers", 2), ("ffn_dim", 48))},

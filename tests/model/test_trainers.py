@@ -10,8 +10,6 @@ from support import standins
 from support.families import DECODER, ENCODER, tiny_of
 from support.padded_trainings import QUIET, Tokens, assert_trains_the_same, collate, differences, rows_of
 
-FIVE = int(transformers.__version__.split(".")[0]) >= 5
-
 
 def rows_for(task):
     ids = rows_of(16)

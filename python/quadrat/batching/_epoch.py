@@ -138,11 +138,14 @@ def settings_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences(settings: Mapping[str, Any], others: Mapping[str, Any], place: str) -> str:
     """The settings that are others at a place, such as "the state"; empty if there are none. Raises KeyError."""
-    return "; ".join(
+    differing = "; ".join(
         f"{name} is {value!r} here and {others[name]!r} in {place}"
         for name, value in settings.items()
-        if others[name] != value
+        if name in others and others[name] != value
     )
+    if not differing and (missing := settings.keys() - others.keys()):
+        raise KeyError(min(missing))
+    return differing  # of an object of another class, whose settings have other names, that class
 
 
 def _copy_of(state: Any) -> Any:

@@ -18,14 +18,17 @@ _EXACT_ROWS = 16  # more rows are of one form up to the next power of two
 def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int]:
     """The form of a call, and the length of its longest row, with one wait for a GPU."""
     rows, device = len(mask), mask.device.type
-    tensors, others = [], []
+    tensors: list[tuple[str, int, torch.dtype]] = []
+    others: list[tuple[str, Any]] = []
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor):
             tensors.append((name, value.dim(), value.dtype))
+        elif isinstance(value, bool):
+            others.append((name, value))
+        elif isinstance(value, int):
+            others.append((name, 0 < value < mask.shape[1]))  # such as a number of last columns
         elif value is not None:
-            others.append(
-                (name, value if isinstance(value, bool) else bool(value) if isinstance(value, int) else type(value))
-            )
+            others.append((name, type(value)))
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     configs = module.config, module.config.get_text_config()
     implementation = tuple(str(one._attn_implementation).removeprefix(PREFIX) for one in configs)

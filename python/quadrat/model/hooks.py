@@ -218,7 +218,7 @@ class Hooks:
         way = decision.way
         if way is not None and way.places and not takes_rows(module.config._attn_implementation):
             set_names(module)  # again, after somebody chose another implementation for a while
-        if way is not None and way.tokenwise and torch.is_grad_enabled() and module.is_gradient_checkpointing:
+        if way is not None and way.tokenwise and torch.is_grad_enabled() and _computes_again(module):
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
 
@@ -336,6 +336,11 @@ def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Wa
         for positions in names:
             for shifted in (True, False) if places == ("",) and LABELS in arguments else (False,):
                 yield Way(places, positions, shifted)
+
+
+def _computes_again(module: Any) -> bool:
+    """True for a model that checkpoints its layers."""
+    return any(getattr(inner, "gradient_checkpointing", False) for inner in module.modules())
 
 
 def _sentence(module: Any, way: Way) -> str:
