@@ -26,10 +26,10 @@ def set_rows_of_tokens(rows: Rows | None) -> None:
 class TokenHooks:
     """The hooks of a module that works token by token: `[rows, width, ...]` in and out, real tokens alone within."""
 
-    def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The arguments without padding."""
+    def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        """The arguments without padding; torch gives no keywords while another thread adds this hook."""
         rows = rows_of_tokens()
-        if rows is None or not _have_tokens(rows, args, kwargs):
+        if rows is None or kwargs is None or not _have_tokens(rows, args, kwargs):
             return None
         return _flat(rows, args, kwargs)
 
@@ -67,6 +67,7 @@ class Search:
     def __init__(self, model: Any, mask: Any, most: float) -> None:
         self.names: list[str] = []
         self._rows, self._most, self._asks, self._failed = Rows.of_mask(mask), most, False, set[str]()
+        self._thread = threading.get_ident()
         self._candidates = {name: one for name, one in model.named_modules() if name and _has_matrix(one)}
 
     def __enter__(self) -> Search:
@@ -83,11 +84,14 @@ class Search:
         self.names = [name for name in works if not any(name.startswith(f"{outer}.") for outer in works)]
 
     def _look(self, name: str) -> Any:
-        def look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            if not self._asks and isinstance(output, torch.Tensor) and _have_tokens(self._rows, args, kwargs):
+        def look(module: Any, args: tuple[Any, ...], *rest: Any) -> None:
+            # Other threads call this hook, too, and without keywords while it is added or removed.
+            if self._asks or threading.get_ident() != self._thread or not isinstance(rest[-1], torch.Tensor):
+                return
+            if _have_tokens(self._rows, args, kwargs := rest[0]):
                 self._asks = True
                 try:
-                    self._ask(name, module, args, kwargs, output)
+                    self._ask(name, module, args, kwargs, rest[-1])
                 finally:
                     self._asks = False
 
