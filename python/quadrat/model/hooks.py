@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,36 +15,21 @@ import torch
 from quadrat.model import proof
 from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, has_cache, of_tokens, padded_mask
 from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
-from quadrat.model.backbone import MADE_POSITIONS, Flat, Path, padding_token
+from quadrat.model.backbone import Flat, Path
+from quadrat.model.boundaries import BoundedRows, bounded_rows
 from quadrat.model.forms import form_of
 from quadrat.model.forward import called
-from quadrat.model.lockstep import Lockstep
+from quadrat.model.lockstep import Lockstep, is_sharded
 from quadrat.model.prefixes import SharedRows, drops, shared_rows
 from quadrat.model.rows import Rows
 from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
+from quadrat.model.ways import Way, flat_ways, sentence_of
 from quadrat.support.locks import new_lock
 from quadrat.support.tensors import recording
 
 logger = logging.getLogger("quadrat")
 _thread = threading.local()
 _proving, _counting = new_lock(), new_lock()
-
-
-@dataclass(frozen=True)
-class Way:
-    """How calls are computed.
-
-    places: names of the modules that are taken apart, below the one that is called; "" is that one. positions, shifted,
-    paths of each place, and shared: as in `Flat`. tokenwise: instead of places, names of modules that work token by
-    token.
-    """
-
-    places: tuple[str, ...]
-    positions: str = "columns"
-    shifted: bool = False
-    paths: Mapping[str, Mapping[Path, int]] = field(default_factory=dict, hash=False, compare=False)
-    tokenwise: tuple[str, ...] = ()
-    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +53,7 @@ class Call:
     paths: dict[str, dict[Path, int]] = field(default_factory=dict)
     tokens: Rows | None = None
     shared: SharedRows | None = None
+    bounded: bool = False  # a flat batch whose boundaries were told
     frame: Any = None  # in which the model is called
 
     def place_of(self, module: Any) -> str | None:
@@ -141,8 +127,12 @@ class Hooks:
             call = calls[-1]
         else:
             mask = padded_mask(arguments, module.config)
+            bounded = bounded_rows(arguments, module) if mask is None else None
             if calls and not calls[-1].runs:
                 call = calls[-1]
+            elif bounded is not None and not self._put_hooks_in_order(module):
+                call = Call(module, self._bounded_way(module, arguments, bounded), frame=sys._getframe(2))
+                calls.append(call)
             else:
                 way, shared = (None, None) if self._put_hooks_in_order(module) else self._way(module, arguments, mask)
                 call = Call(module, way, shared=shared, frame=sys._getframe(2))
@@ -152,8 +142,15 @@ class Hooks:
                 self._start_tokenwise(call, mask)
         if (place := call.place_of(module)) is None or self._put_hooks_in_order(module):
             return None
+        if not takes_rows(implementation := module.config._attn_implementation):
+            return None
+        if call.way is not None and call.way.bounded:
+            rows = bounded_rows(arguments, module)
+            set_rows_under_way(rows)
+            call.bounded = rows is not None
+            return None if rows is None else ((), rows.told(arguments, implementation))
         mask = padded_mask(arguments, module.config) if mask is None else mask
-        if mask is None or not takes_rows(implementation := module.config._attn_implementation):
+        if mask is None:
             return None
         flat = Flat(module, mask, call, place)
         taken = flat.take_apart(arguments, implementation)
@@ -193,6 +190,8 @@ class Hooks:
                 if not call.proof:
                     self.counts.add(flat.rows)
         if call.root is module:
+            if call.bounded:
+                set_rows_under_way(None)
             if call.tokens is not None:
                 set_rows_of_tokens(None)
                 if not call.proof:
@@ -221,6 +220,42 @@ class Hooks:
         if way is not None and way.tokenwise and torch.is_grad_enabled() and _computes_again(module):
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
+
+    def _bounded_way(self, module: Any, arguments: dict[str, Any], rows: BoundedRows) -> Way | None:
+        """How to compute a flat batch with boundaries: as one of its form, compared with its rows padded."""
+        padded, mask = rows.padded(arguments), rows.real
+        if is_sharded(module):
+            return None
+        form, longest = form_of(module, padded, mask)
+        form = (*form, "bounded")
+        decision = self.decisions.get(form)
+        if decision is None or (decision.way is not None and longest > decision.longest):
+            with _proving:
+                way = self._bounded_proven(module, rows, proof.telling_labels(padded, mask), arguments)
+            decision = self.decisions[form] = Decision(way, longest, longest)
+        if decision.way is not None and not takes_rows(module.config._attn_implementation):
+            set_names(module)
+        return decision.way
+
+    def _bounded_proven(
+        self, module: Any, rows: BoundedRows, padded: dict[str, Any], arguments: dict[str, Any]
+    ) -> Way | None:
+        way, flat = Way(("",), bounded=True), rows.flat(padded, arguments)
+        with proof.undisturbed(module):
+            try:
+                expected = _result(module, padded, None)
+                if not self._names_may_be_set(module, padded, Lockstep(module)):
+                    return None
+                got = _result(module, flat, way)
+            except Exception as error:  # of the call itself, or of attention that cannot be told of rows
+                self._leave(module, [f"{type(error).__name__}: {error}"])
+                return None
+        most = proof.tolerance(module, rows.cells.device.type)
+        if reason := proof.difference(expected, rows.put_all(got), rows.real, most):
+            self._leave(module, [reason])
+            return None
+        self.counts.ways[sentence_of(module, way)] = None
+        return way
 
     def _accompany(self, module: Any, arguments: dict[str, Any], lockstep: Lockstep) -> None:
         """Calls a model whose weights are sharded as often as other processes do for their proofs."""
@@ -269,7 +304,7 @@ class Hooks:
                 reason = proof.difference(expected, got, mask, most)
                 if reason is None and (any(paths.values()) or way.tokenwise):
                     self._may_share &= way.shared or shared is None
-                    self.counts.ways[_sentence(module, way)] = None
+                    self.counts.ways[sentence_of(module, way)] = None
                     return replace(way, paths=paths)
                 reasons[reason or "nothing of it was taken apart"] = None
         self._leave(module, list(reasons))
@@ -296,7 +331,7 @@ class Hooks:
         known = (decision.way for decision in self.decisions.values() if decision.way is not None)
         if self._names_may_be_set(module, arguments, lockstep):
             ways = [replace(way, paths={}) for way in known if way.places]
-            ways += _flat_ways(module, arguments, mask)
+            ways += flat_ways(module, arguments, mask)
             if shares:
                 yield from dict.fromkeys(replace(way, shared=True) for way in ways if way.places == ("",))
             yield from dict.fromkeys(replace(way, shared=False) for way in ways)
@@ -325,51 +360,9 @@ class Hooks:
         return self._names_change_nothing
 
 
-def _flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way]:
-    """The model and the models within it taken apart, with the positions that models make."""
-    ids, padding = arguments.get("input_ids"), padding_token(module.config)
-    ids = None if ids is None else ids.reshape(mask.shape)
-    made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
-    names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
-    names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]
-    for places in _places(module):
-        for positions in names:
-            for shifted in (True, False) if places == ("",) and LABELS in arguments else (False,):
-                yield Way(places, positions, shifted)
-
-
 def _computes_again(module: Any) -> bool:
     """True for a model that checkpoints its layers."""
     return any(getattr(inner, "gradient_checkpointing", False) for inner in module.modules())
-
-
-def _sentence(module: Any, way: Way) -> str:
-    if way.tokenwise:
-        return f"{len(way.tokenwise)} modules of {type(module).__name__} compute real tokens alone, each by itself"
-    if way.shared:
-        return f"{type(module).__name__} computes real tokens alone, and beginnings that rows share once"
-    inner = ", ".join(type(module.get_submodule(name)).__name__ for name in way.places)
-    return f"{inner} computes real tokens alone"
-
-
-def _places(module: Any) -> Iterator[tuple[str, ...]]:
-    """Modules to be taken apart: the model, the models within it, and so on."""
-    level: tuple[str, ...] = ("",)
-    while level:
-        yield level
-        if len(level) > 1:
-            yield from ((name,) for name in level)
-        level = tuple(name for outer in level for name in _models_within(module, outer))
-
-
-def _models_within(module: Any, outer: str) -> Iterator[str]:
-    """The names of the nearest models within one."""
-    for name, inner in module.get_submodule(outer).named_children():
-        path = f"{outer}.{name}".removeprefix(".")
-        if hooks_of(inner) is not None:
-            yield path
-        else:
-            yield from _models_within(module, path)
 
 
 def hooks_of(module: Any) -> Hooks | None:

@@ -1,0 +1,76 @@
+"""The ways in which a model may compute no padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from quadrat.model.arguments import LABELS, POSITIONS
+from quadrat.model.backbone import MADE_POSITIONS, Path, padding_token
+
+
+@dataclass(frozen=True)
+class Way:
+    """How calls are computed.
+
+    places: names of the modules that are taken apart, below the one that is called; "" is that one. positions, shifted,
+    paths of each place, and shared: as in `Flat`. tokenwise: instead of places, names of modules that work token by
+    token. bounded: the batch is flat already, and its boundaries go to attention.
+    """
+
+    places: tuple[str, ...]
+    positions: str = "columns"
+    shifted: bool = False
+    paths: Mapping[str, Mapping[Path, int]] = field(default_factory=dict, hash=False, compare=False)
+    tokenwise: tuple[str, ...] = ()
+    shared: bool = False
+    bounded: bool = False
+
+
+def flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way]:
+    """The model and the models within it taken apart, with the positions that models make."""
+    ids, padding = arguments.get("input_ids"), padding_token(module.config)
+    ids = None if ids is None else ids.reshape(mask.shape)
+    made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
+    names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
+    names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]
+    for places in _places(module):
+        for positions in names:
+            for shifted in (True, False) if places == ("",) and LABELS in arguments else (False,):
+                yield Way(places, positions, shifted)
+
+
+def sentence_of(module: Any, way: Way) -> str:
+    """What is done in one way, for a report."""
+    if way.bounded:
+        return f"{type(module).__name__} computes rows of flat batches apart, by their boundaries"
+    if way.tokenwise:
+        return f"{len(way.tokenwise)} modules of {type(module).__name__} compute real tokens alone, each by itself"
+    if way.shared:
+        return f"{type(module).__name__} computes real tokens alone, and beginnings that rows share once"
+    inner = ", ".join(type(module.get_submodule(name)).__name__ for name in way.places)
+    return f"{inner} computes real tokens alone"
+
+
+def _places(module: Any) -> Iterator[tuple[str, ...]]:
+    """Modules to be taken apart: the model, the models within it, and so on."""
+    level: tuple[str, ...] = ("",)
+    while level:
+        yield level
+        if len(level) > 1:
+            yield from ((name,) for name in level)
+        level = tuple(name for outer in level for name in _models_within(module, outer))
+
+
+def _models_within(module: Any, outer: str) -> Iterator[str]:
+    """The names of the nearest models within one."""
+    for name, inner in module.get_submodule(outer).named_children():
+        path = f"{outer}.{name}".removeprefix(".")
+        if isinstance(inner, PreTrainedModel):
+            yield path
+        else:
+            yield from _models_within(module, path)
