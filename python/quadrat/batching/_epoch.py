@@ -143,8 +143,8 @@ def differences(settings: Mapping[str, Any], others: Mapping[str, Any], place: s
         for name, value in settings.items()
         if name in others and others[name] != value
     )
-    if not differing and (missing := settings.keys() - others.keys()):
-        raise KeyError(min(missing))
+    if not differing and (missing := [name for name in settings if name not in others]):
+        raise KeyError(missing[0])
     return differing  # of an object of another class, whose settings have other names, that class
 
 
