@@ -46,13 +46,13 @@ CALLS = {"calls": 7, "called_with": 4 * 18 + 2 * 6 + 18, "tokens": 4 * 12 + 2 * 
 def test_calls_of_models_are_counted(tmp_path):
     done, report = reported(tmp_path, MODELS)
     assert done.stdout.split() == ["False"]
-    assert report["models"] == {"outside of loops": {**CALLS, "removed": 0}}
+    assert report["models"] == {"outside of loops": {**CALLS, "removed": 0, "shared": 0}}
     said = "models were called with 102 tokens outside of loops, of which 29.4% were padding"
     assert f"{said}; --remove-padding leaves them out" in done.stderr
     expected = torch.load(tmp_path / "logits.pt")
     done, report = reported(tmp_path, MODELS, options=["--remove-padding"])
     assert done.stdout.split() == ["False"]
-    assert report["models"] == {"outside of loops": {**CALLS, "removed": 3 * 6}}
+    assert report["models"] == {"outside of loops": {**CALLS, "removed": 3 * 6, "shared": 0}}
     assert f"{said}; --remove-padding left out 18 tokens" in done.stderr
     assert report["options"] == {"--remove-padding": 2}
     torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), expected, rtol=1e-4, atol=1e-5)

@@ -37,8 +37,11 @@ class ModelCalls:
 
         wrap_method(cls, "__call__", self._begin_call, self._end_call, unless=torch.compiler.is_compiling)
 
-    def _begin_call(self, model: Any, *args: Any, **options: Any) -> tuple[Any, int] | None:
-        """Returns what removes the padding, or None, and the tokens that it has removed; None within another model."""
+    def _begin_call(self, model: Any, *args: Any, **options: Any) -> tuple[Any, int, int] | None:
+        """Returns what removes the padding, or None, and the padding and tokens that it has left out.
+
+        Returns None within another model.
+        """
         thread, removal = self._timing.thread, None
         if thread.calls_model:
             return None
@@ -53,15 +56,16 @@ class ModelCalls:
                 self._accepted[model] = True
         except Exception as error:  # the script goes on without
             self._say(f"padding is not removed from {type(model).__name__}: {one_line(error)}")
-        return removal, 0 if removal is None else removal.removed
+        return (removal, 0, 0) if removal is None else (removal, removal.removed, removal.shared)
 
-    def _end_call(self, state: tuple[Any, int] | None, result: Any) -> None:
+    def _end_call(self, state: tuple[Any, int, int] | None, result: Any) -> None:
         if state is None:
             return
         self._timing.thread.calls_model = False
-        removal, before = state
+        removal, removed, shared = state
         if removal is not None and not isinstance(result, BaseException):
-            self._timing.events.write(self._timing.of, removed=removal.removed - before)
+            counts = {"removed": removal.removed - removed, "shared": removal.shared - shared}
+            self._timing.events.write(self._timing.of, **counts)
             for reason in filter(self._timing.events.is_first, removal.left):  # which the log says, too
                 self._timing.events.write("remarks", texts=reason)
 

@@ -95,9 +95,9 @@ def _kinds(totals: Totals) -> tuple[Totals, dict[str, Any]]:
 
 
 def _of_models(sums: dict[str, Any]) -> dict[str, int]:
-    """The calls of models, their tokens with padding and without, and the padding that was left out."""
-    names = {"calls": "model_calls", "called_with": "model_computed", "tokens": "model_tokens", "removed": "removed"}
-    return {name: sums.get(value, 0) for name, value in names.items()}
+    """The calls of models, their tokens with padding and without, and what was left out of them."""
+    names = {"calls": "model_calls", "called_with": "model_computed", "tokens": "model_tokens"}
+    return {name: sums.get(value, 0) for name, value in {**names, "removed": "removed", "shared": "shared"}.items()}
 
 
 def _loop(sums: dict[str, Any], elapsed: float, fewer_tokens: float) -> dict[str, Any]:
@@ -189,8 +189,8 @@ def sentences(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]
 def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     """The sentences on padding, and on the options that have fewer tokens computed."""
     models, promise = report["models"], report["max_tokens"]
-    called_with, tokens, removed = (
-        sum(calls[name] for calls in models.values()) for name in ("called_with", "tokens", "removed")
+    called_with, tokens, removed, shared = (
+        sum(calls[name] for calls in models.values()) for name in ("called_with", "tokens", "removed", "shared")
     )
     if called_with:
         where = {TRAINING: "in training", EVALUATION: "in evaluation", ELSEWHERE: ELSEWHERE}
@@ -199,6 +199,7 @@ def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[st
         text += f", of which {1 - tokens / called_with:.1%} were padding"
         if settings["remove_padding"]:
             text += f"; {REMOVE_PADDING} left out {removed:,} tokens"
+            text += f", and {shared:,} that rows share" if shared else ""
         elif 1 - tokens / called_with > LITTLE_PADDING:
             text += f"; {REMOVE_PADDING} leaves them out"
         yield text

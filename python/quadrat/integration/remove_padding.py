@@ -8,6 +8,8 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from quadrat.integration.prompt_groups import group_prompts
+from quadrat.model.hooks import Counts
 from quadrat.model.remove_padding import RemovedPadding
 from quadrat.model.remove_padding import remove_padding as remove_padding_of_models
 
@@ -28,7 +30,8 @@ def remove_padding(model: Any) -> RemovedPadding:
 
     Args:
         model: a model of transformers, or a module, a Trainer, a pipeline or a SentenceTransformer that has some; all
-            models of a trainer, for example its reference, compute no padding.
+            models of a trainer, for example its reference, compute no padding. A GRPOTrainer or RLOOTrainer gets the
+            rows of one prompt in one micro-batch, where the gradient of a step is the same sum.
 
     Returns:
         A `RemovedPadding`. `print` shows what was done; `.computed` and `.removed` count tokens; `.undo()`, or the end
@@ -50,7 +53,9 @@ def remove_padding(model: Any) -> RemovedPadding:
     models = list(dict.fromkeys(_models_of(model)))
     if not models:
         raise TypeError(f"there is no model of transformers in a {type(model).__name__}: pass the model")
-    return remove_padding_of_models(*models)
+    counts = Counts()
+    groups = group_prompts(model, counts)
+    return remove_padding_of_models(*models, counted=[counts], undoing=[] if groups is None else [groups.undo])
 
 
 def _models_of(holder: Any) -> Iterator[nn.Module]:

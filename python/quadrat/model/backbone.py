@@ -62,6 +62,7 @@ class Flat:
         way = call.way
         self.module, self.place, self._mask, self._way, self._shared = module, place, mask, way, call.shared
         self._paths: Mapping[Path, int] | None = way.paths.get(place)
+        self._proof = call.proof
         self._kept: Rows | None = None  # of the last columns, where logits are asked for these alone
         self.put_paths: dict[Path, int] = {}
         self.arguments: dict[str, Any] = {}  # those of the padded batch
@@ -76,6 +77,10 @@ class Flat:
         shared = self._shared if self._way.shared else None
         if shared is not None and self._way.positions != "columns":
             shared = shared_rows(ids, mask, positions)
+        if shared is not None and not shared.fits(mask):
+            shared = None
+        if self._way.shared and self._proof and shared is None:
+            raise NotImplementedError("these rows share nothing")
         rows = self.rows = Rows.of_mask(mask) if shared is None else shared
         flat = {name: rows.take(arguments[name], lead) for name, lead in of_tokens(arguments, rows.shape)}
         flat[MASK] = torch.ones_like(flat[MASK])

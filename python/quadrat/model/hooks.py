@@ -109,7 +109,7 @@ class Hooks:
         self.counts = counts
         self.decisions: dict[Any, Decision] = {}
         self._names_change_nothing: bool | None = None
-        self._may_share = True
+        self._may_share = {True: True, False: True}  # with labels, and without
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Decides how a call is computed, if it is the outermost one; takes apart what gets to a place."""
@@ -266,7 +266,7 @@ class Hooks:
     def _shared(self, module: Any, arguments: dict[str, Any], mask: Any) -> SharedRows | None:
         """The rows as a tree, if they share beginnings and nothing but ids and positions distinguishes their tokens."""
         names = {name for name, _ in of_tokens(arguments, mask.shape)}
-        if not self._may_share or names - {MASK, POSITIONS} != {"input_ids"} or arguments.get(LABELS) is not None:
+        if names - {MASK, POSITIONS, LABELS} != {"input_ids"} or not self._may_share[LABELS in names]:
             return None
         positions = arguments.get(POSITIONS)
         if positions is not None and positions.dim() != 2:
@@ -279,6 +279,7 @@ class Hooks:
     ) -> Way | None:
         """A way in which a few rows of a call come out the same; None if there is none."""
         arguments, mask = proof.some_rows(arguments, mask, shared)
+        shared = None if shared is None else self._shared(module, arguments, mask)
         arguments = proof.telling_labels(arguments, mask)
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
@@ -296,14 +297,14 @@ class Hooks:
             for way in self._ways(module, arguments, mask, tokenwise, lockstep, shares=shared is not None):
                 paths: dict[str, dict[Path, int]] = {}
                 try:
-                    got = _result(module, arguments, way, paths, lockstep)
+                    got = _result(module, arguments, way, paths, lockstep, shared=shared)
                 except Exception as error:
                     lost = isinstance(error, RowsLostError)
                     reasons[str(error) if lost else f"{type(error).__name__}: {error}"] = None
                     continue
                 reason = proof.difference(expected, got, mask, most)
                 if reason is None and (any(paths.values()) or way.tokenwise):
-                    self._may_share &= way.shared or shared is None
+                    self._may_share[arguments.get(LABELS) is not None] &= way.shared or shared is None
                     self.counts.ways[sentence_of(module, way)] = None
                     return replace(way, paths=paths)
                 reasons[reason or "nothing of it was taken apart"] = None
@@ -332,9 +333,14 @@ class Hooks:
         if self._names_may_be_set(module, arguments, lockstep):
             ways = [replace(way, paths={}) for way in known if way.places]
             ways += flat_ways(module, arguments, mask)
-            if shares:
-                yield from dict.fromkeys(replace(way, shared=True) for way in ways if way.places == ("",))
-            yield from dict.fromkeys(replace(way, shared=False) for way in ways)
+            labelled = arguments.get(LABELS) is not None  # those of shared tokens differ from row to row
+            tried = [(replace(way, shared=True), replace(way, shared=False)) for way in ways]
+            yield from dict.fromkeys(
+                way
+                for pair in tried
+                for way in pair
+                if not way.shared or (shares and (way.places, labelled) != (("",), True))
+            )
             if not any(decision.way and decision.way.places for decision in self.decisions.values()):
                 restore_names(module)
         if tokenwise:
@@ -377,10 +383,12 @@ def _result(
     way: Way | None,
     paths: dict[str, dict[Path, int]] | None = None,
     lockstep: Lockstep | None = None,
+    *,
+    shared: SharedRows | None = None,
 ) -> Any:
     """What a model gives in one way."""
     calls = _calls()
-    before, call = calls[:], Call(module, way, proof=True)
+    before, call = calls[:], Call(module, way, proof=True, shared=shared)
     calls[:] = [call]
     try:
         return module(**arguments) if lockstep is None else lockstep.call(lambda: module(**arguments))

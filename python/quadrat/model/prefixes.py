@@ -24,6 +24,10 @@ class SharedRows(Rows):
         super().__init__(shape, tree.lengths, tree.cell_of_token, longest)
         self._tree, self.shared = tree, len(tree.kept) - tree.total
 
+    def fits(self, mask: Any) -> bool:
+        """True for the mask of the rows that the tree was made of."""
+        return self.shape == mask.shape and torch.equal(mask.flatten().nonzero()[:, 0], self._tree.kept)
+
     def order(self) -> Any:
         """The rows of the padded batch, those that share a beginning beside each other."""
         rows, first = torch.unique(self._tree.kept // self.shape[1], return_counts=True)

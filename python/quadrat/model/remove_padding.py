@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -21,6 +21,7 @@ class RemovedPadding:
     Args:
         models: modules with models of transformers.
         counts: what their hooks did.
+        undoing: called by `undo`, too.
 
     Examples:
         >>> import quadrat
@@ -32,8 +33,10 @@ class RemovedPadding:
         >>> removed.undo()
     """
 
-    def __init__(self, models: Iterable[Any], counts: Iterable[Counts]) -> None:
-        self._models, self._counts = list(models), list(counts)
+    def __init__(
+        self, models: Iterable[Any], counts: Iterable[Counts], undoing: Iterable[Callable[[], None]] = ()
+    ) -> None:
+        self._models, self._counts, self._undoing = list(models), list(counts), list(undoing)
 
     @property
     def computed(self) -> int:
@@ -44,6 +47,11 @@ class RemovedPadding:
     def removed(self) -> int:
         """The number of places with padding in these batches."""
         return sum(counts.removed for counts in self._counts)
+
+    @property
+    def shared(self) -> int:
+        """The number of real tokens that were not computed either, because other rows begin with the same ones."""
+        return sum(counts.shared for counts in self._counts)
 
     @property
     def left(self) -> list[str]:
@@ -60,6 +68,8 @@ class RemovedPadding:
                     for key in own:
                         del hooks[key]
             restore_names(model)
+        for undo in self._undoing:
+            undo()
 
     def __enter__(self) -> RemovedPadding:
         return self
@@ -71,8 +81,9 @@ class RemovedPadding:
         ways = dict.fromkeys(sentence for counts in self._counts for sentence in counts.ways)
         if not ways and not self.left:
             return "No batch with padding came yet: the first of each kind is computed both ways and compared."
-        share = self.removed / max(self.computed + self.removed, 1)
+        share = self.removed / max(self.computed + self.shared + self.removed, 1)
         counted = f"{self.computed:,} tokens were computed, {self.removed:,} of padding were not ({share:.0%})"
+        counted += f", nor {self.shared:,} that rows share" if self.shared else ""
         return ". ".join([*ways, *([counted] if ways else []), *self.left]) + "."
 
 
@@ -80,8 +91,10 @@ def _owner(hook: Any) -> Any:
     return getattr(hook, "__self__", None)
 
 
-def remove_padding(*models: Any) -> RemovedPadding:
-    """Let modules, and the models of transformers within them, compute no padding."""
+def remove_padding(
+    *models: Any, counted: Iterable[Counts] = (), undoing: Iterable[Callable[[], None]] = ()
+) -> RemovedPadding:
+    """Let modules, and the models of transformers within them, compute no padding; others as of `RemovedPadding`."""
     counts: dict[int, Counts] = {}
     for model in models:
         shared = Counts()
@@ -95,4 +108,4 @@ def remove_padding(*models: Any) -> RemovedPadding:
                 module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
                 set_forward(module)
             counts[id(hooks.counts)] = hooks.counts
-    return RemovedPadding(models, counts.values())
+    return RemovedPadding(models, [*counts.values(), *counted], undoing)

@@ -50,10 +50,8 @@ def sentence_of(module: Any, way: Way) -> str:
         return f"{type(module).__name__} computes rows of flat batches apart, by their boundaries"
     if way.tokenwise:
         return f"{len(way.tokenwise)} modules of {type(module).__name__} compute real tokens alone, each by itself"
-    if way.shared:
-        return f"{type(module).__name__} computes real tokens alone, and beginnings that rows share once"
     inner = ", ".join(type(module.get_submodule(name)).__name__ for name in way.places)
-    return f"{inner} computes real tokens alone"
+    return f"{inner} computes real tokens alone" + (", and beginnings that rows share once" if way.shared else "")
 
 
 def _places(module: Any) -> Iterator[tuple[str, ...]]:
