@@ -58,6 +58,31 @@ def test_calls_of_models_are_counted(tmp_path):
     torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), expected, rtol=1e-4, atol=1e-5)
 
 
+SHARING = """
+import torch
+from transformers import LlamaForCausalLM
+from support.families import DECODER, tiny_of
+
+ids = torch.arange(3, 33).repeat(4, 1)
+ids[:, 20:] += torch.arange(4)[:, None]
+mask = torch.ones_like(ids)
+ids[3, 25:] = mask[3, 25:] = 0
+model = tiny_of(LlamaForCausalLM, DECODER)
+for _ in range(2):
+    model(ids, attention_mask=mask)
+"""
+
+
+@pytest.mark.slow
+def test_tokens_that_rows_share_are_counted(tmp_path):
+    done, report = reported(tmp_path, SHARING, options=["--remove-padding"])
+    counted = {"calls": 2, "called_with": 240, "tokens": 230, "removed": 2 * 5, "shared": 2 * 3 * 20}
+    assert report["models"] == {"outside of loops": counted}
+    assert "--remove-padding left out 10 tokens, and 120 that rows share" in done.stderr
+    _, report = reported(tmp_path, SHARING)
+    assert report["models"] == {"outside of loops": counted | {"removed": 0, "shared": 0}}
+
+
 class MaskElsewhere:
     """A mask of six places and four tokens on another device."""
 
