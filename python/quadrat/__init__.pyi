@@ -10,7 +10,6 @@ from quadrat import trl as trl
 from quadrat._core import __version__ as __version__
 from quadrat.batching.lengths import lengths as lengths
 from quadrat.batching.token_budget import TokenBudgetBatchSampler as TokenBudgetBatchSampler
-from quadrat.check.packing_check import check_packing as check_packing
 from quadrat.collators.default import DefaultDataCollator as DefaultDataCollator
 from quadrat.collators.default import default_data_collator as default_data_collator
 from quadrat.collators.flattening import DataCollatorWithFlattening as DataCollatorWithFlattening
@@ -34,6 +33,7 @@ from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch as patch
 from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
 from quadrat.integration.remove_padding import remove_padding as remove_padding
+from quadrat.model.packing_check import check_packing as check_packing
 from quadrat.ops.aligned import align as align
 from quadrat.ops.flatten import flatten as flatten
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens

@@ -28,7 +28,6 @@ LAYERS = [
     ("model",),
     ("planning",),
     ("masking", "tokenizers"),
-    ("check",),
     ("collators", "evaluation", "batching.samplers"),
     ("trl",),
     ("data", "integration", "batching.any_loop"),

@@ -48,7 +48,7 @@ def budget_loader(loader: Any, settings: Namespace) -> str:
 
 def _warn_of_packed_rows(trainer: Any) -> None:
     from quadrat.batching.budget import joins_rows
-    from quadrat.check.packing_check import warn_if_rows_mix
+    from quadrat.model.packing_check import warn_if_rows_mix
 
     collator = trainer.data_collator
     is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those

@@ -3,8 +3,8 @@
 import sys
 from typing import Any
 
-from quadrat.check.packing_check import warn_if_rows_mix
 from quadrat.integration.switch import Patch, Swap, Switch, followed_by
+from quadrat.model.packing_check import warn_if_rows_mix
 from quadrat.support.extras import needs
 
 

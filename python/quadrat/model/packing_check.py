@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from quadrat.check.packed_run import NoLogitsError, Packed, batch_of_two, undisturbed, without_flash
+from quadrat.model.packed_run import NoLogitsError, Packed, batch_of_two, undisturbed, without_flash
 
 logger = logging.getLogger("quadrat")
 _MOST_NUMBERS = 10**9  # of a model that runs without being asked for
@@ -93,7 +91,7 @@ def check_packing(model: Any, collator: Any, **kwargs: Any) -> PackingReport:
     if inner is None:
         raise TypeError(f"model must be a model of transformers, with a config; {type(model).__name__} has none")
     name = type(inner).__name__
-    with undisturbed(collator, model), torch.no_grad():
+    with undisturbed(collator, model):
         batch = dict(collator if isinstance(collator, Mapping) else batch_of_two(inner, collator))
         if len(batch["input_ids"]) != 1:
             return PackingReport(name, packed=False)

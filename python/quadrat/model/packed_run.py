@@ -3,13 +3,13 @@
 import contextlib
 import copy
 import itertools
-import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from quadrat.model import proof
 from quadrat.support.around import replaced
 from quadrat.support.counts import uncounted
 
@@ -40,17 +40,13 @@ def starts(position_ids: Any) -> list[int]:
 
 @contextlib.contextmanager
 def undisturbed(collator: Any, model: Any) -> Iterator[None]:
-    """Restores all random generators, those of the collator too, and the modes of modules. Batches do not count."""
-    with contextlib.ExitStack() as restored, uncounted(), torch.random.fork_rng():
-        restored.callback(random.setstate, random.getstate())
-        restored.callback(np.random.set_state, np.random.get_state())
+    """As `proof.undisturbed`, and restores the random generators of a collator. Batches do not count."""
+    with contextlib.ExitStack() as restored, uncounted(), proof.undisturbed(model):
         for one in getattr(collator, "__dict__", {}).values():
             if isinstance(one, torch.Generator):
                 restored.callback(one.set_state, one.get_state())
             elif isinstance(one, np.random.Generator):
                 restored.callback(setattr, one.bit_generator, "state", one.bit_generator.state)
-        for module in model.modules():
-            restored.callback(setattr, module, "training", module.training)
         yield
 
 
@@ -76,7 +72,6 @@ class Packed:
         self.rows = [(start, end) for start, end in itertools.pairwise(bounds) if start != end]  # of a fixed shape
         own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
         self._columns = {key: one for key, one in tensors.items() if one.shape == (1, self._total) and key not in own}
-        model.eval()  # `undisturbed` restores it
 
     @property
     def runs_on_gpu_only(self) -> bool:
