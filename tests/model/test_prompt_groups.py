@@ -119,6 +119,7 @@ def test_undo(tmp_path):
     trainer, other = trainer_of("GRPO", tmp_path), trainer_of("GRPO", tmp_path)
     with remove_padding(trainer):
         assert "_prepare_inputs" in vars(trainer)
+        assert not remove_padding(trainer).left
         assert "_prepare_inputs" not in vars(other)
     assert "_prepare_inputs" not in vars(trainer)
 

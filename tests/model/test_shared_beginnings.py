@@ -120,6 +120,15 @@ def test_labels_keep_their_loss():
     assert (removed.shared, removed.removed > 0) == (0, True)
 
 
+def test_tokens_at_other_positions_are_not_shared():
+    model = tiny_of(LlamaForCausalLM, DECODER)
+    batch = padded([[*range(3, 30), *range(30, 30 + rest)] for rest in (1, 2, 3, 9)], left=True)
+    del batch["position_ids"]  # each row begins in another column
+    with remove_padding(model) as removed:
+        model(**batch)
+    assert (removed.shared, removed.removed > 0) == (0, True)
+
+
 def test_rows_that_share_nothing():
     model = tiny_of(LlamaForCausalLM, DECODER)
     with remove_padding(model) as removed:

@@ -145,7 +145,7 @@ def differences(settings: Mapping[str, Any], others: Mapping[str, Any], place: s
     )
     if not differing and (missing := [name for name in settings if name not in others]):
         raise KeyError(missing[0])
-    return differing  # of an object of another class, whose settings have other names, that class
+    return differing  # before what is missing: a state of another class has other names, too
 
 
 def _copy_of(state: Any) -> Any:

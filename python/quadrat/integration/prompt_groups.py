@@ -26,7 +26,7 @@ class PromptGroups:
     """
 
     def __init__(self, trainer: Any, counts: Counts) -> None:
-        self._trainer, self._counts = trainer, counts
+        self._trainer, self.counts = trainer, counts
         self._method = types.MethodType(self._prepared, trainer)
         trainer._prepare_inputs = self._method
 
@@ -44,7 +44,7 @@ class PromptGroups:
         size = min(trainer.args.gradient_accumulation_steps, len(buffered))
         steps = [grouped(buffered[start : start + size]) for start in range(0, len(buffered), size)]
         trainer._buffered_inputs = [batch for step in steps for batch in step]
-        self._counts.ways[f"{type(trainer).__name__} trains on the rows of one prompt together"] = None
+        self.counts.ways[f"{type(trainer).__name__} trains on the rows of one prompt together"] = None
         return trainer._buffered_inputs[trainer._step % trainer.args.steps_per_generation]
 
 
@@ -53,6 +53,9 @@ def group_prompts(trainer: Any, counts: Counts) -> PromptGroups | None:
     base = _base_of(trainer)
     if base is None or trainer.args.num_generations < 2 or trainer.args.per_device_train_batch_size < 2:
         return None
+    known = getattr(vars(trainer).get("_prepare_inputs"), "__func__", None)
+    if isinstance(own := getattr(known, "__self__", None), PromptGroups):
+        return own  # of a call before
     if reason := _reason(trainer, base):
         counts.left[f"{type(trainer).__name__} scatters the rows of one prompt over micro-batches: {reason}"] = None
         return None

@@ -55,7 +55,9 @@ def remove_padding(model: Any) -> RemovedPadding:
         raise TypeError(f"there is no model of transformers in a {type(model).__name__}: pass the model")
     counts = Counts()
     groups = group_prompts(model, counts)
-    return remove_padding_of_models(*models, counted=[counts], undoing=[] if groups is None else [groups.undo])
+    if groups is None:
+        return remove_padding_of_models(*models, counted=[counts])
+    return remove_padding_of_models(*models, counted=[groups.counts], undoing=[groups.undo])
 
 
 def _models_of(holder: Any) -> Iterator[nn.Module]:

@@ -245,7 +245,7 @@ class Hooks:
             try:
                 expected = _result(module, padded, None)
                 if not self._names_may_be_set(module, padded, Lockstep(module)):
-                    return None
+                    raise RowsLostError("its attention cannot be told of rows")
                 got = _result(module, flat, way)
             except Exception as error:  # of the call itself, or of attention that cannot be told of rows
                 self._leave(module, [f"{type(error).__name__}: {error}"])

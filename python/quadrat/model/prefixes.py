@@ -71,7 +71,8 @@ def shared_rows(ids: Any, mask: Any, positions: Any) -> SharedRows | None:
     """The rows of a batch as a tree, if they share a tenth of their tokens and a kernel is there for it."""
     if ids.is_cuda or len(ids) < 2 or not available():
         return None
-    positions = None if positions is None else positions.expand(mask.shape)
+    positions = torch.arange(mask.shape[1]) if positions is None else positions  # those of its columns
+    positions = positions.expand(mask.shape)
     tree = prefix_tree(ids, mask, positions, shortest=_SHORTEST)
     return SharedRows(tuple(mask.shape), tree) if tree.total <= _WORTH * len(tree.kept) else None
 

@@ -39,7 +39,7 @@ def undisturbed(model: Any) -> Iterator[None]:
         random.setstate(state)
         np.random.set_state(numpy_state)
         for buffer, values in buffers:
-            if not torch.equal(buffer, values):
+            if not buffer.is_meta and not torch.equal(buffer, values):
                 buffer.detach().copy_(values)
         for module, before in zip(modules, attributes, strict=True):
             own = vars(module)

@@ -84,7 +84,7 @@ class RemovedPadding:
         share = self.removed / max(self.computed + self.shared + self.removed, 1)
         counted = f"{self.computed:,} tokens were computed, {self.removed:,} of padding were not ({share:.0%})"
         counted += f", nor {self.shared:,} that rows share" if self.shared else ""
-        return ". ".join([*ways, *([counted] if ways else []), *self.left]) + "."
+        return ". ".join([*ways, *([counted] if self.computed else []), *self.left]) + "."
 
 
 def _owner(hook: Any) -> Any:

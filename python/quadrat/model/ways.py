@@ -45,7 +45,7 @@ def flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way
 
 
 def sentence_of(module: Any, way: Way) -> str:
-    """What is done in one way, for a report."""
+    """A sentence that says how a model computes a call."""
     if way.bounded:
         return f"{type(module).__name__} computes rows of flat batches apart, by their boundaries"
     if way.tokenwise:
