@@ -109,12 +109,31 @@ def deferred(machine: Record, cases: list[Record], path: Path) -> None:
     bars(path, "Batches per second", f"{on_gpu(machine)}; {size}", groups, series)
 
 
+def remove_padding(machine: Record, cases: list[Record], path: Path) -> None:
+    """Time against the share of padding, of one model."""
+    chosen = [case for case in cases if case.get("part") == "padding" and case["training"] and case["threads"] == 1]
+    sweep = sorted((case for case in chosen if case["model"] == "BERT 4 x 256"), key=lambda case: case["padding"])
+    sweep = [case for case in sweep if case["batch"] == sweep[0]["batch"]]
+    shares = [100 * case["padding"] for case in sweep]
+
+    def curves(axes: Any) -> None:
+        for way, text, colour in (("transformers", "transformers", GREY), ("quadrat", "padding removed", DARK)):
+            spent = [measured(case, way) / 1e6 for case in sweep]
+            axes.plot(shares, spent, color=colour, linewidth=2, marker="o", markersize=4, label=text)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("padding, % of the batch", fontsize=9, color=SOFT)
+        axes.set_ylabel("ms for a step", fontsize=9, color=SOFT)
+
+    title = f"A training step of a BERT of 4 layers, {sweep[0]['batch']} tokens"
+    picture(path, title, conditions(machine), (7, 3.6), curves)
+
+
 def on_gpu(facts: Record) -> str:
     return f"{facts.get('gpu', 'no GPU')}, torch {facts['torch']}"
 
 
 PICTURES = dict.fromkeys(("pad", "language", "arrow"), speed_ups)
-PICTURES |= {"peers": peers, "cuda": copies, "deferred": deferred}
+PICTURES |= {"peers": peers, "remove_padding": remove_padding, "cuda": copies, "deferred": deferred}
 
 
 def draw(name: str, folder: Path = RESULTS) -> None:

@@ -331,6 +331,37 @@ def loop(*, model: bool) -> None:
     print(f"\n{measured_on('loop')}")
 
 
+def removed_padding(name: str = "remove_padding") -> None:
+    """Models with and without padding, with one thread and with two."""
+    cases = load(name, "padding")
+    rows: dict[tuple[Any, ...], dict[Any, Record]] = {}
+    for case in cases:
+        row = case["model"], case["batch"], f"{case['padding']:.0%}"
+        rows.setdefault(row, {})[case["training"], case["threads"]] = case
+    headings = "model | batch | padding | training | inference | training, two threads | inference, two threads | kept"
+    lines = []
+    for row, measures in rows.items():
+        speeds = [gain("transformers")(measures.get(key)) for key in ((True, 1), (False, 1), (True, 2), (False, 2))]
+        lines.append([*row, *speeds, f"{measures[True, 1]['kept']:.2f}"])
+    put(headings, lines, texts=2)
+    print(f"\n{measured_on(name)}")
+
+
+def shared_prompts() -> None:
+    """Rows that begin with one prompt, beside padded rows and rows that share nothing."""
+    put(
+        "prompt | answers | tokens, up to | padded rows | padding removed | shared | speed-up",
+        load("remove_padding", "prompts"),
+        *(fact(name) for name in ("prompt", "rows", "answer")),
+        taken("transformers"),
+        taken("padding removed, nothing shared"),
+        taken("quadrat"),
+        gain("transformers"),
+        texts=0,
+    )
+    print(f"\n{measured_on('remove_padding')}")
+
+
 def demo() -> None:
     """The table that `make demo` printed, without what the README has no room for."""
     lines = (RESULTS.parents[1] / "docs/examples/classify_packages.txt").read_text(encoding="utf-8").splitlines()
