@@ -362,6 +362,28 @@ def shared_prompts() -> None:
     print(f"\n{measured_on('remove_padding')}")
 
 
+def beside_other_ways() -> None:
+    """Training beside rows that are sorted, and beside as many tokens without padding."""
+    cases = [case for case in load("remove_padding", "padding") if len(case["ways"]) > len(SIDES)]
+    others = ("rows sorted by length", "as many tokens, no padding")
+    ways = ("transformers", "quadrat", *others)
+    cells = [fact("model"), fact("batch"), lambda case: f"{case['padding']:.0%}", *map(taken, ways)]
+    put("model | batch | padding | transformers | padding removed | sorted rows | limit", cases, *cells, texts=2)
+    print(f"\n{measured_on('remove_padding')}")
+
+
+def online() -> None:
+    """An optimizer step of GRPO: tokens and time."""
+    put(
+        "prompts and completions | threads | tokens, TRL | tokens computed | share | TRL | quadrat | time",
+        load("online"),
+        *(lambda case: case["case"].rpartition(", ")[0], fact("threads"), fact("padded"), fact("computed")),
+        lambda case: f"{case['computed'] / case['padded']:.2f}",
+        *(taken("transformers"), taken("quadrat"), ratio("quadrat")),
+    )
+    print(f"\n{measured_on('online')}")
+
+
 def demo() -> None:
     """The table that `make demo` printed, without what the README has no room for."""
     lines = (RESULTS.parents[1] / "docs/examples/classify_packages.txt").read_text(encoding="utf-8").splitlines()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quadrat import remove_padding
-from support.families import ENCODER, VOCABULARY, padded_batch, tiny_of
+from support.families import DECODER, ENCODER, VOCABULARY, padded_batch, tiny_of
 from support.without_padding import assert_same_gradients, leaves, way
 
 _BOTH = {
@@ -81,6 +81,37 @@ def test_vision_language_model(positions):
         batch["position_ids"] = model.model.get_rope_index(ids, **kinds, **grid)[0]
     elif kinds:
         batch |= kinds
+    with remove_padding(model) as removed:
+        for one in (reference, model):
+            one.train()
+            one(**batch).loss.backward()
+        assert removed.removed, str(removed)
+        expected, got = reference(**batch), model(**batch)
+        torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
+        torch.testing.assert_close(got.logits[mask != 0], expected.logits[mask != 0], rtol=1e-6, atol=1e-9)
+    assert_same_gradients(reference, model, 1e-6)
+
+
+def llava():
+    text = {"model_type": "llama", **DECODER}
+    vision = {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    vision |= {"num_hidden_layers": 2, "image_size": 8, "patch_size": 4, "projection_dim": 32}
+    ids = {"image_token_id": IMAGE, "image_token_index": IMAGE, "vision_feature_select_strategy": "default"}
+    settings = {"text_config": text, "vision_config": vision, **ids, "vision_feature_layer": -1, "pad_token_id": 0}
+    return tiny_of("LlavaForConditionalGeneration", settings)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_llava(left):
+    """Image features take the places of their tokens in the embeddings, which reach the text model `[rows, width]`."""
+    reference, model = llava(), llava()
+    batch = padded_batch(4, 16, left=left)
+    mask = batch["attention_mask"]
+    ids = batch["input_ids"].clamp(min=6).masked_fill(mask == 0, 0)
+    ids[0, 5:9] = IMAGE  # four patches, in the row without padding
+    batch = {"input_ids": ids, "attention_mask": mask, "labels": ids.where((ids > 5) & (mask != 0), -100)}
+    generator = torch.Generator().manual_seed(2)
+    batch["pixel_values"] = torch.randn(1, 3, 8, 8, generator=generator, dtype=torch.float64)
     with remove_padding(model) as removed:
         for one in (reference, model):
             one.train()

@@ -1,6 +1,7 @@
 """Rows that begin alike share their beginnings: what is computed is as of each row alone."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -140,3 +141,37 @@ def test_rows_that_share_nothing():
     with remove_padding(model) as removed:
         model(**padded_batch(5, 12))
     assert (removed.shared, removed.removed > 0) == (0, True)
+
+
+def peak(call):
+    """The largest number of bytes that a call holds at a time."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
+        call()
+    held = itertools.accumulate(
+        event.nbytes() for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"
+    )
+    return max(held)
+
+
+@pytest.mark.parametrize(("prompt", "answers", "answer"), [(128, 8, 32), (64, 2, 64), (32, 4, 128)])
+def test_memory_is_no_more_than_without_sharing(prompt, answers, answer):
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 256}
+    model = tiny_of(LlamaForCausalLM, DECODER | sizes)
+    ends = range(answer - answers, answer)
+    rows = [[*[5] * prompt, *(7 + (number + at) % 50 for at in range(end))] for number, end in enumerate(ends)]
+    batch = padded(rows, left=False)
+
+    def step():
+        model(**batch).logits.logsumexp(-1).sum().backward()
+        model.zero_grad()
+
+    with remove_padding(model) as removed:
+        step()  # compares
+        shared = peak(step)
+        assert removed.shared
+        for hook in model._forward_pre_hooks.values():
+            hook.__self__._may_share = dict.fromkeys((True, False), False)  # there is no option for it
+        before = removed.shared
+        apart = peak(step)
+        assert removed.shared == before
+    assert shared <= apart

@@ -42,7 +42,7 @@ def texts(seed):
     return [" ".join(f"w{token}" for token in row) for row in rows_of(32, seed=seed)]
 
 
-def trainer_of(name, folder, **options):
+def trainer_of(name, folder, lora=False, reference=True, **options):
     columns = {column: texts(seed) for seed, column in enumerate(COLUMNS[name])}
     if name == "KTO":
         columns["label"] = [True, False] * 16
@@ -55,7 +55,11 @@ def trainer_of(name, folder, **options):
         "train_dataset": datasets.Dataset.from_dict(columns),
         "processing_class": tokenizer(),
     }
-    if name in {"DPO", "KTO"}:
+    if lora:
+        from peft import LoraConfig
+
+        arguments["peft_config"] = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights="gaussian")
+    if name in {"DPO", "KTO"} and reference:
         arguments["ref_model"] = tiny_of(cls, settings)
     if name not in {"GRPO", "RLOO"}:
         return getattr(trl, f"{name}Trainer")(tiny_of(cls, settings), **arguments)
@@ -81,3 +85,19 @@ def test_trainer(name, checkpoints, tmp_path):
         return trainer_of(name, tmp_path, gradient_checkpointing=checkpoints)
 
     assert_trains_the_same(build, times=(1, 2) if checkpoints else (1,))
+
+
+@pytest.mark.parametrize("checkpoints", [False, True], ids=["", "gradient checkpointing"])
+@pytest.mark.parametrize("lora", [False, True], ids=["", "LoRA"])
+def test_dpo_without_a_reference_model(lora, checkpoints, tmp_path):
+    """The trainer copies the model, or switches its adapter off."""
+
+    def build():
+        return trainer_of("DPO", tmp_path, lora=lora, reference=False, gradient_checkpointing=checkpoints)
+
+    assert_trains_the_same(build, times=(1, 2) if lora or checkpoints else (1,))
+
+
+@pytest.mark.parametrize("name", ["SFT", "GRPO", "Reward"])
+def test_lora(name, tmp_path):
+    assert_trains_the_same(lambda: trainer_of(name, tmp_path, lora=True, gradient_checkpointing=False))

@@ -1,4 +1,4 @@
-"""Two processes train the same without padding, under DDP and FSDP 2."""
+"""Two processes train the same without padding, under DDP and FSDP 2, and with TRL's online trainers."""
 
 import pytest
 import torch
@@ -19,4 +19,17 @@ def test_two_processes(way, tmp_path):
     for one in saved:
         assert max(differences(one["expected"], one["got"])) <= 1e-12
         assert one["removed"]
+    assert max(differences(saved[0]["got"], saved[1]["got"])) == 0
+
+
+@pytest.mark.parametrize("name", ["GRPO", "RLOO"])
+def test_groups_of_prompts(name, tmp_path):
+    """Each process keeps its rows: it puts its own of one prompt together."""
+    pytest.importorskip("trl", reason="TRL is not installed")
+    in_two("groups_in_two.py", tmp_path, name)
+    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    for one in saved:
+        assert max(differences(one["expected"], one["got"])) <= 1e-7
+        assert one["shared"] > 0
+        assert "the rows of one prompt together" in one["says"]
     assert max(differences(saved[0]["got"], saved[1]["got"])) == 0

@@ -268,6 +268,22 @@ def test_exported(model, reference):
     assert not removed.removed
 
 
+@pytest.mark.filterwarnings("ignore:.*jit", "ignore::torch.jit.TracerWarning")
+def test_traced(model, reference):
+    """A trace has the model as it is, so it computes other masks, too."""
+    batch, other = padded_batch(4, 8), padded_batch(4, 8, seed=1)
+    names = ("input_ids", "attention_mask")
+    with remove_padding(model) as removed, torch.no_grad():
+        model.config.use_cache = model.config.return_dict = False
+        model(**batch)  # has been proven
+        counted = removed.removed
+        traced = torch.jit.trace(model, tuple(batch[name] for name in names))
+        (logits, *_) = traced(*(other[name] for name in names))
+        assert removed.removed == counted > 0
+    real = other["attention_mask"].bool()
+    torch.testing.assert_close(logits[real], reference(**other).logits[real], rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("logits", [False, True])
 def test_losses_of_experts(logits, batch):
     """The loss that balances experts reads the mask."""
