@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.model_tables import by_share
 from benchmarks.tables import (
     RESULTS,
     USUAL,
@@ -110,22 +111,15 @@ def deferred(machine: Record, cases: list[Record], path: Path) -> None:
 
 
 def remove_padding(machine: Record, cases: list[Record], path: Path) -> None:
-    """Time against the share of padding, of one model."""
-    chosen = [case for case in cases if case.get("part") == "padding" and case["training"] and case["threads"] == 1]
-    sweep = sorted((case for case in chosen if case["model"] == "BERT 4 x 256"), key=lambda case: case["padding"])
-    sweep = [case for case in sweep if case["batch"] == sweep[0]["batch"]]
-    shares = [100 * case["padding"] for case in sweep]
-
-    def curves(axes: Any) -> None:
-        for way, text, colour in (("transformers", "transformers", GREY), ("quadrat", "padding removed", DARK)):
-            spent = [measured(case, way) / 1e6 for case in sweep]
-            axes.plot(shares, spent, color=colour, linewidth=2, marker="o", markersize=4, label=text)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("padding, % of the batch", fontsize=9, color=SOFT)
-        axes.set_ylabel("ms for a step", fontsize=9, color=SOFT)
-
-    title = f"A training step of a BERT of 4 layers, {sweep[0]['batch']} tokens"
-    picture(path, title, conditions(machine), (7, 3.6), curves)
+    """The time of a training step by the share of padding, of one model."""
+    sweep = by_share(cases)
+    ways = {"transformers": ("transformers", GREY), "quadrat": ("padding removed", DARK)}
+    series: Bars = {
+        text: (colour, [measured(case, way) for case in sweep], [*map(taken(way), sweep)])
+        for way, (text, colour) in ways.items()
+    }
+    title = f"A training step of a BERT of 4 layers, {sweep[0]['batch']} tokens, by its padding"
+    bars(path, title, conditions(machine), [f"{case['padding']:.0%}" for case in sweep], series)
 
 
 def on_gpu(facts: Record) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 ON_GPU = ("cuda", "deferred")
+OF_MODELS = ("remove_padding", "online")
 NOT_SHOWN = ("never_slower",)
 
 Record = dict[str, Any]
@@ -20,8 +21,8 @@ def place_of(job: str, machine: Record) -> str:
     if not machine["gil"]:
         return "without_gil"
     if machine.get("transformers", "").startswith("4."):
-        return "transformers_4"
-    return "gpu" if job in ON_GPU else "cpu"
+        return "models_4" if job in OF_MODELS else "transformers_4"
+    return "gpu" if job in ON_GPU else "models" if job in OF_MODELS else "cpu"
 
 
 def facts_of(machine_info: Record) -> Record:

@@ -8,14 +8,13 @@ A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog put
 
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
+from benchmarks.results import RESULTS, place_of
+
 TIMES = "\N{MULTIPLICATION SIGN}"
-RESULTS = Path(__file__).parent / "results"
-# What a name ends with if it is not of the usual environment, and the file of that.
-PLACES = {"cuda": "gpu", "deferred": "gpu", "_4": "transformers_4", "_without_gil": "without_gil"}
+VERSIONS = ("_4", "_without_gil")  # what a name ends with if it is not of the usual environment
 SIDES = ("transformers", "quadrat")
 USUAL = (32, 512)  # rows and the tokens of the longest
 
@@ -25,8 +24,9 @@ Cell = Callable[[Any], str]  # what a case says in a column
 
 def split(name: str) -> tuple[str, str]:
     """The job that a name names, and the file of its results: those of language_4 are of transformers 4.57."""
-    ending = next((ending for ending in PLACES if name.endswith(ending)), "")
-    return name.removesuffix(ending) if ending.startswith("_") else name, PLACES.get(ending, "cpu")
+    version = next((version for version in VERSIONS if name.endswith(version)), "")
+    job = name.removesuffix(version)
+    return job, place_of(job, {"gil": version != "_without_gil", "transformers": version[1:] + "."})
 
 
 def document(name: str) -> Record:
@@ -329,59 +329,6 @@ def loop(*, model: bool) -> None:
         sooner,
     )
     print(f"\n{measured_on('loop')}")
-
-
-def removed_padding(name: str = "remove_padding") -> None:
-    """Models with and without padding, with one thread and with two."""
-    cases = load(name, "padding")
-    rows: dict[tuple[Any, ...], dict[Any, Record]] = {}
-    for case in cases:
-        row = case["model"], case["batch"], f"{case['padding']:.0%}"
-        rows.setdefault(row, {})[case["training"], case["threads"]] = case
-    headings = "model | batch | padding | training | inference | training, two threads | inference, two threads | kept"
-    lines = []
-    for row, measures in rows.items():
-        speeds = [gain("transformers")(measures.get(key)) for key in ((True, 1), (False, 1), (True, 2), (False, 2))]
-        lines.append([*row, *speeds, f"{measures[True, 1]['kept']:.2f}"])
-    put(headings, lines, texts=2)
-    print(f"\n{measured_on(name)}")
-
-
-def shared_prompts() -> None:
-    """Rows that begin with one prompt, beside padded rows and rows that share nothing."""
-    put(
-        "prompt | answers | tokens, up to | padded rows | padding removed | shared | speed-up",
-        load("remove_padding", "prompts"),
-        *(fact(name) for name in ("prompt", "rows", "answer")),
-        taken("transformers"),
-        taken("padding removed, nothing shared"),
-        taken("quadrat"),
-        gain("transformers"),
-        texts=0,
-    )
-    print(f"\n{measured_on('remove_padding')}")
-
-
-def beside_other_ways() -> None:
-    """Training beside rows that are sorted, and beside as many tokens without padding."""
-    cases = [case for case in load("remove_padding", "padding") if len(case["ways"]) > len(SIDES)]
-    others = ("rows sorted by length", "as many tokens, no padding")
-    ways = ("transformers", "quadrat", *others)
-    cells = [fact("model"), fact("batch"), lambda case: f"{case['padding']:.0%}", *map(taken, ways)]
-    put("model | batch | padding | transformers | padding removed | sorted rows | limit", cases, *cells, texts=2)
-    print(f"\n{measured_on('remove_padding')}")
-
-
-def online() -> None:
-    """An optimizer step of GRPO: tokens and time."""
-    put(
-        "prompts and completions | threads | tokens, TRL | tokens computed | share | TRL | quadrat | time",
-        load("online"),
-        *(lambda case: case["case"].rpartition(", ")[0], fact("threads"), fact("padded"), fact("computed")),
-        lambda case: f"{case['computed'] / case['padded']:.2f}",
-        *(taken("transformers"), taken("quadrat"), ratio("quadrat")),
-    )
-    print(f"\n{measured_on('online')}")
 
 
 def demo() -> None:

@@ -27,6 +27,7 @@ def trainer_of(folder: str, longest: tuple[int, int]) -> Any:
     """Prompts and completions of lognormal lengths, up to `longest`; TRL pads a step's rows to one width."""
     import datasets
     import trl
+
     from support.online import QUIET, reward, tokenizer
 
     torch.manual_seed(0)

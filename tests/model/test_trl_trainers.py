@@ -62,7 +62,11 @@ def trainer_of(name, folder, lora=False, reference=True, **options):
     if name in {"DPO", "KTO"} and reference:
         arguments["ref_model"] = tiny_of(cls, settings)
     if name not in {"GRPO", "RLOO"}:
-        return getattr(trl, f"{name}Trainer")(tiny_of(cls, settings), **arguments)
+        model = tiny_of(cls, settings)
+        if not reference and not lora:
+            model.save_pretrained(folder)
+            model.config._name_or_path = str(folder)  # from which the trainer loads its reference
+        return getattr(trl, f"{name}Trainer")(model, **arguments)
     trainer = getattr(trl, f"{name}Trainer")(tiny_of(cls, settings), reward, **arguments)
     drawn = iter(rows_of(1000, seed=7))
 
@@ -90,7 +94,7 @@ def test_trainer(name, checkpoints, tmp_path):
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["", "gradient checkpointing"])
 @pytest.mark.parametrize("lora", [False, True], ids=["", "LoRA"])
 def test_dpo_without_a_reference_model(lora, checkpoints, tmp_path):
-    """The trainer copies the model, or switches its adapter off."""
+    """The trainer loads the model once more, or switches its adapter off."""
 
     def build():
         return trainer_of("DPO", tmp_path, lora=lora, reference=False, gradient_checkpointing=checkpoints)

@@ -130,7 +130,7 @@ def test_ways_are_timed_in_turn(tmp_path):
 def test_results_have_the_cases_that_are_measured():
     done = run("-m", "pytest", "benchmarks", "--collect-only", "-q")
     assert done.returncode == 0, done.stdout
-    for place in ("cpu", "gpu"):
+    for place in ("cpu", "gpu", "models"):
         jobs = json.loads((ROOT / f"benchmarks/results/{place}.json").read_text(encoding="utf-8"))["jobs"]
         for job, cases in jobs.items():
             tests = re.findall(rf"(?m)^benchmarks/test_{job}\.py::\w+\[(.*)\]$", done.stdout)

@@ -48,7 +48,7 @@ class Tokens:
         self.computed: dict[str, int] = {}
         model.register_forward_pre_hook(self._called, with_kwargs=True)
         for name, module in model.named_modules():
-            if isinstance(module, nn.Linear) and name != "score":  # of each hidden state, of which it takes one
+            if isinstance(module, nn.Linear) and "score" not in name:  # of each hidden state, of which it takes one
                 module.register_forward_hook(self._computed(name))
 
     def _called(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
