@@ -27,9 +27,9 @@ from quadrat.collators.whole_word import DataCollatorForWholeWordMask as DataCol
 from quadrat.data.arrow import ArrowDataset as ArrowDataset
 from quadrat.data.packed import PackedDataset as PackedDataset
 from quadrat.data.streams import BatchedStream as BatchedStream
-from quadrat.integration.adopt import from_transformers as from_transformers
 from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_tokens
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
+from quadrat.integration.from_transformers import from_transformers as from_transformers
 from quadrat.integration.patch import patch as patch
 from quadrat.integration.patch_transformers import patch_transformers as patch_transformers
 from quadrat.integration.remove_padding import remove_padding as remove_padding

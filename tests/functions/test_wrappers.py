@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from quadrat.support.around import Around
+from quadrat.support.wrappers import CollatorWrapper
 
 pytestmark = pytest.mark.same_everywhere
 
@@ -28,7 +28,7 @@ class Inner:
         return (), {}
 
 
-class Wrapper(Around):
+class Wrapper(CollatorWrapper):
     def __init__(self, collator):
         self.collator = collator
 

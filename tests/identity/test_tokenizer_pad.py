@@ -170,7 +170,7 @@ def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs,
     """There is nothing to gain: what is looked at before costs more than a small batch."""
     tokenizer, options = make_tokenizer(), {"padding": "max_length", "max_length": 4, "padding_side": "left"}
     expected = tokenizer.pad(copy.deepcopy(inputs), **options)
-    for later in ("of_reference", "by_lists", "warns_of_fast", "_inputs_of"):
+    for later in ("reference_is_running", "by_lists", "warns_of_fast", "_inputs_of"):
         monkeypatch.setattr(module, later, None)
     with quadrat.tokenizers.patch_tokenizers() if patched else contextlib.nullcontext():
         pad = tokenizer.pad if patched else functools.partial(quadrat.tokenizers.tokenizer_pad, tokenizer)

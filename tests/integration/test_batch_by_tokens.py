@@ -19,7 +19,7 @@ import quadrat
 from quadrat.batching import AttentionCost
 from support.strategies import make_tokenizer
 from support.streams import Torch
-from support.trainer import Noting, tiny, trainer_of
+from support.trainer import PositioningCollator, tiny, trainer_of
 
 
 def lengths() -> list[int]:
@@ -162,7 +162,7 @@ def test_misspelt_arguments(tmp_path):
         quadrat.batch_by_tokens(trainer, order=[])
 
 
-class Chooses(Noting):
+class Chooses(PositioningCollator):
     def get_train_dataloader(self) -> Any:
         return super().get_train_dataloader()
 
@@ -189,7 +189,7 @@ def test_what_it_cannot_do(tmp_path):
         quadrat.batch_by_tokens(trainer)
 
 
-class Shuffles(Noting):
+class Shuffles(PositioningCollator):
     """As many frameworks' trainers: rows in random order, unless told otherwise."""
 
     in_order = False

@@ -22,7 +22,7 @@ import quadrat
 from support import samples
 from support.public import PUBLIC
 from support.strategies import make_tokenizer
-from support.trainer import DETERMINISTIC, Noting, arguments, tiny
+from support.trainer import DETERMINISTIC, PositioningCollator, arguments, tiny
 
 IS_NEW = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"} if IS_NEW else {"group_by_length": True}
@@ -46,7 +46,7 @@ class Things:
 
     def trainer(self) -> Any:
         given = {"model": self.model, "args": self.args, "data_collator": self.collator}
-        return Noting(train_dataset=self.dataset, eval_dataset=self.dataset, **given)
+        return PositioningCollator(train_dataset=self.dataset, eval_dataset=self.dataset, **given)
 
     def facts(self) -> Any:
         """All that can be seen of them."""

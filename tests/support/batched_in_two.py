@@ -10,7 +10,7 @@ import torch
 from transformers import BertForSequenceClassification
 
 import quadrat
-from support.trainer import Noting, arguments, tiny
+from support.trainer import PositioningCollator, arguments, tiny
 
 FOLDER = Path(sys.argv[1])
 LENGTHS = np.random.default_rng(0).integers(3, 30, 60).tolist()
@@ -26,7 +26,7 @@ def collate(items: Any) -> Any:
 
 
 sampler = quadrat.TokenBudgetBatchSampler(LENGTHS, 64, world_size=2, rank=None)
-trainer = Noting(
+trainer = PositioningCollator(
     model=tiny(BertForSequenceClassification, num_labels=2),
     args=arguments(FOLDER, per_device_train_batch_size=1, num_train_epochs=2, ddp_backend="gloo"),
     train_dataset=quadrat.data.BatchedDataset(ROWS, sampler),

@@ -30,7 +30,7 @@ class Losses(Trainer):
         return result
 
 
-class Noting(Losses):
+class PositioningCollator(Losses):
     """Keeps the first tokens and the shape of each batch that it trains on, and the shapes of those it evaluates."""
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def trained(cls: Any, dataset: Any, given: TrainingArguments, **options: Any) ->
 
 
 def trainer_of(
-    folder: Any, dataset: Any, collator: Any = None, model: Any = None, cls: Any = Noting, **options: Any
+    folder: Any, dataset: Any, collator: Any = None, model: Any = None, cls: Any = PositioningCollator, **options: Any
 ) -> Any:
     """A Trainer for one epoch in batches of 8 rows; by default of a classifier whose rows are padded."""
     collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator

@@ -37,7 +37,7 @@ bool has_zero(const Columns& columns, std::size_t index) {
 
 }  // namespace
 
-bool Comparisons::is_due(const Columns& columns, const py::tuple& names) const {
+bool Comparisons::should_compare(const Columns& columns, const py::tuple& names) const {
     constexpr std::uint32_t one_token = 1, negative = 2, zero = 4;
     constexpr std::int64_t first = 8;
     std::int64_t rows = 0, width = 0;

@@ -262,7 +262,7 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
     if (!decision->refusal.is_none()) {
         return decision->refusal;
     }
-    if (compares && decision->comparisons.is_due(columns, names)) {
+    if (compares && decision->comparisons.should_compare(columns, names)) {
         return py::tuple();
     }
     py::object held;
@@ -327,7 +327,7 @@ void register_recipe(py::module_& m) {
         .def("holds", &Recipe::holds, "collator"_a);
     bind_class<Comparisons>(m, "Comparisons")
         .def(py::init<>())
-        .def("is_due", &Comparisons::is_due, "columns"_a, "names"_a);
+        .def("should_compare", &Comparisons::should_compare, "columns"_a, "names"_a);
     bind_class<Recipes>(m, "Recipes")
         .def(py::init<const py::tuple&>(), "recipes"_a)
         .def("runner", &runner)

@@ -67,7 +67,7 @@ class Comparisons {
 public:
     // Counts a batch. True for the first nine, for those whose number is a power of two, and for the first one of each
     // size: the bit lengths of its rows and width, whether a row has one token, a number is below 0, a mask has a 0.
-    bool is_due(const Columns& columns, const py::tuple& names) const;
+    bool should_compare(const Columns& columns, const py::tuple& names) const;
 
 private:
     mutable std::atomic<std::int64_t> made_{0};

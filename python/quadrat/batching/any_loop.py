@@ -18,13 +18,13 @@ from quadrat.batching.packing import require_choice
 from quadrat.data._grouped import source_of
 from quadrat.input.rows import MAIN, Rows, table_of
 from quadrat.ops._philox import number_below
-from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
+from quadrat.ops._restored import Restoring, imitation_of, in_host_memory, named
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import require_each
-from quadrat.support.around import unexpected
 from quadrat.support.arrays import IntArray, is_array
 from quadrat.support.extras import needs
 from quadrat.support.progress import NoBar, progress_bar
+from quadrat.support.wrappers import unexpected
 
 _USUAL = 32  # rows of mean length, which the budget "auto" has room for
 _AT_A_TIME = 1024  # texts that are tokenised at once
@@ -286,7 +286,10 @@ class _InWindows(Iterator[Any]):
             if self._batches is None:  # the same would be raised at each call
                 self._source, self._rows, self._error = iter(()), [], None
             raise _not_a_stop(error)  # noqa: B904 - as it is
-        ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
+        ready, first = (
+            map(functools.partial(imitation_of, results), range(len(self._rows))),
+            self._first + len(self._rows),
+        )
         # Without a call in between, after which an interrupt may come.
         self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
 

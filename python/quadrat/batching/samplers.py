@@ -11,7 +11,7 @@ from quadrat.support.extras import needs
 
 with needs("quadrat.batching.samplers", "transformers"):
     from quadrat.installed import imitated, originals
-    from quadrat.installed.imitated import Row, code_of
+    from quadrat.installed.imitated import Imitation, code_of
 
 
 class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc,name-defined]
@@ -40,7 +40,7 @@ class LengthGroupedSampler(originals.LengthGroupedSampler):  # type: ignore[misc
         [1, 0, 3, 2]
     """
 
-    _imitates: ClassVar[Row] = Row(
+    _imitates: ClassVar[Imitation] = Imitation(
         "LengthGroupedSampler", code_of("LengthGroupedSampler", home="trainer_pt_utils"), compares=False
     )
 

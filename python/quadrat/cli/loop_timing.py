@@ -195,9 +195,9 @@ class LoopTiming:
 
 def _sizes_of_other(batch: Any) -> dict[str, Any]:
     """The sizes of a batch that no collator of quadrat made."""
-    from quadrat.integration.noted import NotedBatch
+    from quadrat.integration.stream_position import PositionedBatch
 
-    sizes = values_of(batch.batch if isinstance(batch, NotedBatch) else batch)  # of a stream: beside its place
+    sizes = values_of(batch.batch if isinstance(batch, PositionedBatch) else batch)  # of a stream: beside its place
     return {**sizes, "others": 1} if "sized" in sizes else sizes
 
 

@@ -33,9 +33,9 @@ def _is_shuffled(iterator: Any, trainer: Any) -> bool:
         require_usual_training(trainer)
         return True
     from quadrat.collators._base import Collator
-    from quadrat.support.around import within
+    from quadrat.support.wrappers import inner_objects
 
-    names = {type(sampler).__name__ for sampler in within(iterator._index_sampler, "batch_sampler", "sampler")}
+    names = {type(sampler).__name__ for sampler in inner_objects(iterator._index_sampler, "batch_sampler", "sampler")}
     return isinstance(iterator._collate_fn, Collator) and bool(names & {"RandomSampler", "SeedableRandomSampler"})
 
 

@@ -188,9 +188,9 @@ def choose(ways: Mapping[str, Cost]) -> str:
 
 def advise(ways: Mapping[str, Cost], tokenizer: Any = None, stored: Mapping[str, Any] | None = None) -> list[str]:
     """Two or three sentences: what to choose, and why. More if stored rows, steps or the tokenizer need attention."""
-    said = _by_costs(ways)
+    messages = _by_costs(ways)
     if stored:
-        said.insert(
+        messages.insert(
             0,
             f"Rows are stored padded to {stored['longest']:,} tokens: {stored['padding']:.1%} of what is stored is "
             "padding, which the numbers here are without. Map without padding.",
@@ -198,7 +198,7 @@ def advise(ways: Mapping[str, Cost], tokenizer: Any = None, stored: Mapping[str,
     factor = ways[BUDGET].batches / ways[DYNAMIC].batches
     if not 1 / MANY_STEPS < factor < MANY_STEPS:
         more, fewer = ("more", "fewer") if factor > 1 else ("fewer", "more")
-        said.append(
+        messages.append(
             f"Careful: with this token budget an epoch has {ways[BUDGET].batches:,} steps instead of "
             f"{ways[DYNAMIC].batches:,}, each on {fewer} rows. A schedule counted in epochs makes {more} optimizer "
             "steps, and one counted in steps (max_steps, warmup_steps, save_steps) spans "
@@ -209,8 +209,8 @@ def advise(ways: Mapping[str, Cost], tokenizer: Any = None, stored: Mapping[str,
         if tokenizer.eos_token is None:
             added = 'tokenizer.add_special_tokens({"pad_token": "[PAD]"})'
             remedy = f"call {added} and model.resize_token_embeddings(len(tokenizer))"
-        said.append(f"The tokenizer has no pad token: before padding, {remedy}.")
-    return said
+        messages.append(f"The tokenizer has no pad token: before padding, {remedy}.")
+    return messages
 
 
 def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
@@ -220,10 +220,10 @@ def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
         saved = "no token is padding, so there is nothing to save."
         if dynamic.padding:
             saved = f"only {dynamic.padding:.1%} of the tokens are padding, and no other way can save more than that."
-        said = [f"Pad to the longest row of each batch: {saved}", "quadrat.DataCollatorWithPadding does this."]
+        messages = [f"Pad to the longest row of each batch: {saved}", "quadrat.DataCollatorWithPadding does this."]
         if fixed.padding > LITTLE_PADDING:
-            said.append(f"Padding all rows to one length would make {fixed.factor:.1f} times as many tokens.")
-        return said
+            messages.append(f"Padding all rows to one length would make {fixed.factor:.1f} times as many tokens.")
+        return messages
     if choice == BUDGET:
         return [
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
@@ -292,8 +292,8 @@ def code(
 def with_units(lines: list[str], counted_by: str) -> list[str]:
     """Lines to copy, which say so where their limits are not in tokens."""
     is_limited = any(re.search("max[_-](tokens|length)[= ]", line) for line in lines)
-    said = "# the limit counts words, which are fewer than tokens: give your tokenizer with --tokenizer"
-    return [*[said] * (counted_by == WORDS and is_limited), *lines]
+    message = "# the limit counts words, which are fewer than tokens: give your tokenizer with --tokenizer"
+    return [*[message] * (counted_by == WORDS and is_limited), *lines]
 
 
 def _trainer(batch_size: int, dataset: str) -> list[str]:

@@ -3,4 +3,4 @@
 from quadrat.support.extras import needs
 
 with needs("quadrat.collators", "transformers"):
-    import transformers  # noqa: F401 - said here for all of them
+    import transformers  # noqa: F401 - imported here for all of them

@@ -10,12 +10,12 @@ from transformers.data.data_collator import DataCollatorMixin
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
-from quadrat.planning.compared import of_recipes
+from quadrat.planning.compared import make_with_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
+from quadrat.planning.dispatch import make
 from quadrat.planning.extra_columns import check_pad_values, refuse, require_columns
 from quadrat.planning.facts import own_facts
-from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Why, fall_back
-from quadrat.planning.making import make
+from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Reason, fall_back
 from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
@@ -53,7 +53,7 @@ class Collator(Remembering):
         """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
         return bool(self.pad_values or self.join_columns or self.dtypes)
 
-    def _own_batch(self, features: Any, framework: Any, why: Why) -> Any:
+    def _own_batch(self, features: Any, framework: Any, why: Reason) -> Any:
         """A batch that is quadrat's own, and that no plan makes as it is. Raises an error, which says why."""
         refuse(self, features, why)
 
@@ -76,7 +76,7 @@ class Collator(Remembering):
         if (kind := type(features)) is Batch or (kind is list and len(features) == 1):
             features = unwrapped(features)
         name = "_quadrat_pt" if framework == "pt" else self._memory_of(framework)
-        run = self.__dict__.get(name) or self._adopted(name)
+        run = self.__dict__.get(name) or self._recipes_of_equal_collator(name)
         batch = None if run is None else run(self, features)
         if batch is None or type(batch) is tuple:
             return self._collate_anew(features, framework, batch)
@@ -114,11 +114,11 @@ class Collator(Remembering):
                 self._require_possible(framework)
                 require_columns(self, rows)
             ours: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-            ours = ours if outcome is None else functools.partial(of_recipes, run, self)
+            ours = ours if outcome is None else functools.partial(make_with_recipes, run, self)
             is_own = functools.partial(self._is_own, rows)
             return self._emit(make(self, rows, framework, ours, reference, outcome=outcome, is_own=is_own))
         except FallBack as error:
-            why: Why = error.args
+            why: Reason = error.args
             if isinstance(error, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
                 remember_fallback(self, framework, why, facts)
         if self._joins_rows and is_packed(rows):
@@ -181,8 +181,8 @@ def _refuse_unknown(cls: type[Collator], options: Mapping[str, Any]) -> None:
         if name not in known:
             near = [f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, known, 1)]
             why = [f" {cls.__name__} has no {name}: {cls._lacks[name]}"] if name in cls._lacks else near
-            said = f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'"
-            raise TypeError(".".join([said, *why]))
+            message = f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'"
+            raise TypeError(".".join([message, *why]))
 
 
 def check_framework(collator: Any, framework: Any) -> None:
@@ -196,7 +196,7 @@ def check_framework(collator: Any, framework: Any) -> None:
         )
 
 
-def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:
+def with_used_options(text: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:
     """The reference's repr, to which options are added where one of quadrat's `own` is used: all but the defaults."""
     parameters = parameters_of(cls)
     used = {
@@ -205,5 +205,5 @@ def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], o
         if (value := getattr(collator, name, parameters[name].default)) != parameters[name].default
     }
     if not used.keys() & set(own):
-        return said
-    return f"{said.removesuffix(')')}, {', '.join(f'{name}={value!r}' for name, value in used.items())})"
+        return text
+    return f"{text.removesuffix(')')}, {', '.join(f'{name}={value!r}' for name, value in used.items())})"

@@ -11,7 +11,7 @@ from quadrat.collators._base import Collator
 from quadrat.input.rows import values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
-from quadrat.installed.imitated import Row, code_of
+from quadrat.installed.imitated import Imitation, code_of
 from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
@@ -62,7 +62,9 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked")
+    _imitates: ClassVar[Imitation] = Imitation(
+        "default_data_collator", code_of("DefaultDataCollator", *_FUNCTIONS), form="stacked"
+    )
     _reads_items: ClassVar[bool] = True
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:

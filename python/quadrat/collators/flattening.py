@@ -14,20 +14,20 @@ from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, is_plain, names_of, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
-from quadrat.installed.imitated import Row, code_of
+from quadrat.installed.imitated import Imitation, code_of
 from quadrat.ops.flatten import Names, outputs
 from quadrat.planning.diagnosis.values import Role, dimensions, shown
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
 from quadrat.planning.fallback import (
     FallBack,
-    Why,
+    Reason,
     fall_back,
     or_fall_back,
     raise_clearer,
-    raise_saying,
+    reason_text,
     require_names,
-    said,
+    reraise_with_hint,
 )
 from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
 
@@ -118,7 +118,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     join_columns: Sequence[str] = ()
     dtypes: Mapping[str, Any] | None = None
 
-    _imitates: ClassVar[Row] = Row(
+    _imitates: ClassVar[Imitation] = Imitation(
         "DataCollatorWithFlattening", code_of("DataCollatorWithFlattening"), attributes=tuple(_KEYS), form="joined"
     )
     _joins_rows: ClassVar[bool] = True
@@ -205,7 +205,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
-    def _own_batch(self, features: Any, framework: Any, why: Why) -> Any:
+    def _own_batch(self, features: Any, framework: Any, why: Reason) -> Any:
         return fall_back(self, lambda rows: self._with_tokens(rows, framework), features, why)
 
     def _with_tokens(self, features: Any, framework: Any) -> Any:
@@ -217,7 +217,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             try:
                 self._reference(framework)(rows)
             except Exception as error:
-                raise_saying(error, said(*reason.args))
+                reraise_with_hint(error, reason_text(*reason.args))
             refuse(self, self._flattening(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:

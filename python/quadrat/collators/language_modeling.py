@@ -13,11 +13,11 @@ from quadrat.collators.options import PaddingFreeOptions
 from quadrat.input.rows import names_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
-from quadrat.installed.imitated import BARE_ROWS, PADDING, Row, code_of
+from quadrat.installed.imitated import BARE_ROWS, PADDING, Imitation, code_of
 from quadrat.masking import philox
 from quadrat.masking.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.planning.diagnosis.values import Role
-from quadrat.planning.fallback import NO_FEATURES, Why, fall_back, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, Reason, fall_back, raise_clearer
 from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.kinds import Framework
 
@@ -82,7 +82,7 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
 
-    _imitates: ClassVar[Row] = Row(  # it makes labels itself
+    _imitates: ClassVar[Imitation] = Imitation(  # it makes labels itself
         _NAME, code_of(_NAME) + BARE_ROWS + PADDING, attributes=("generator",), labels=Role.OTHER
     )
     _takes_bare_rows: ClassVar[bool] = True
@@ -170,7 +170,7 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
             return True
         return self.mlm and self.whole_word_mask and "word_ids" in (names_of(features) or ())
 
-    def _own_batch(self, features: Any, framework: Framework, why: Why) -> Any:
+    def _own_batch(self, features: Any, framework: Framework, why: Reason) -> Any:
         if self.mlm and self.rng == "philox" and not super()._is_own(features):
             return fall_back(self, philox.plain_call(self, self._reference(framework)), features, why)
         return super()._own_batch(features, framework, why)

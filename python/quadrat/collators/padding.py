@@ -16,7 +16,7 @@ from quadrat.installed.behaviour import (
     numpy_token_labels_are_like_torch,
     pad_warns_of_fast_tokenizers,
 )
-from quadrat.installed.imitated import PADDING, Row, code_of
+from quadrat.installed.imitated import PADDING, Imitation, code_of
 from quadrat.planning import padded
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
@@ -36,8 +36,8 @@ def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own
     return padded.padded_spec(collator, framework, options, facts=facts, **own).make(collator, features)
 
 
-def _row(name: str, *more: str, **fields: Any) -> Row:
-    return Row(name, code_of(name, *more) + PADDING, **fields)
+def _row(name: str, *more: str, **fields: Any) -> Imitation:
+    return Imitation(name, code_of(name, *more) + PADDING, **fields)
 
 
 @dataclass
@@ -88,7 +88,7 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
         {'input_ids': [[1, 2, 3, 0], [2, 0, 0, 0]], 'attention_mask': [[1, 1, 1, 0], [1, 0, 0, 0]], 'labels': [0, 1]}
     """
 
-    _imitates: ClassVar[Row] = _row("DataCollatorWithPadding")
+    _imitates: ClassVar[Imitation] = _row("DataCollatorWithPadding")
     _explains_columns: ClassVar[bool] = False
 
     def __call__(self, features: Any) -> dict[str, Any]:
@@ -135,7 +135,9 @@ class DataCollatorForTokenClassification(
         [[7, 8, 9, 8]]
     """
 
-    _imitates: ClassVar[Row] = _row("DataCollatorForTokenClassification", "DataCollatorMixin", labels=Role.TOKEN_LABELS)
+    _imitates: ClassVar[Imitation] = _row(
+        "DataCollatorForTokenClassification", "DataCollatorMixin", labels=Role.TOKEN_LABELS
+    )
 
     def torch_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into torch tensors."""
@@ -198,7 +200,7 @@ class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
         ([[1, 2, 3], [2, 0, 0]], [[2, 3], [1, -100]])
     """
 
-    _imitates: ClassVar[Row] = _row("DataCollatorForSeq2Seq", labels=Role.TARGETS)
+    _imitates: ClassVar[Imitation] = _row("DataCollatorForSeq2Seq", labels=Role.TARGETS)
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
@@ -258,7 +260,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = _row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
+    _imitates: ClassVar[Imitation] = _row("DataCollatorForMultipleChoice", "DataCollatorMixin", form="choices")
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] = super(MixinCollator, self).torch_call

@@ -11,7 +11,7 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
-from quadrat.installed.imitated import BARE_ROWS, Row, code_of
+from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
 from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
 from quadrat.masking.vocabulary import listed_special_ids
 from quadrat.planning.facts import padding_facts
@@ -59,7 +59,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row(
+    _imitates: ClassVar[Imitation] = Imitation(
         _NAME, code_of(_NAME) + BARE_ROWS, form="masked", unguarded=("plm_probability", "max_span_length")
     )
     _takes_bare_rows: ClassVar[bool] = True

@@ -12,7 +12,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
-from quadrat.installed.imitated import BARE_ROWS, Row, code_of
+from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
 from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
 from quadrat.masking.vocabulary import vocabulary_of
@@ -66,7 +66,9 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         True
     """
 
-    _imitates: ClassVar[Row] = Row(_NAME, _CODE + BARE_ROWS, form="masked", attributes=("generator", "deferred"))
+    _imitates: ClassVar[Imitation] = Imitation(
+        _NAME, _CODE + BARE_ROWS, form="masked", attributes=("generator", "deferred")
+    )
     _takes_bare_rows: ClassVar[bool] = True
     _lacks: ClassVar[Mapping[str, str]] = {
         "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"

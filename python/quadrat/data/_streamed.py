@@ -12,7 +12,7 @@ from quadrat.batching._epoch import Resumable, settings_of
 from quadrat.batching.lengths import lengths, measure, parts_of, weighted
 from quadrat.batching.packing import pieces_of, require_choice
 from quadrat.data._grouped import columns_of, with_columns
-from quadrat.data._share import Reader, Share, here, require_rows
+from quadrat.data._stream_shard import Reader, Share, here, require_rows
 from quadrat.input.items import LazyTable, Pieces, together
 from quadrat.input.rows import Rows
 from quadrat.ops._philox import number_below, seed_of

@@ -11,7 +11,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, make, view
 from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_on_cpu
-from quadrat.ragged.shown import table
+from quadrat.ragged.display import table
 from quadrat.support import gpu
 from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs

@@ -22,7 +22,7 @@ with needs("quadrat.evaluation.containers", "transformers"):
     from transformers.trainer_pt_utils import nested_numpify
 
     from quadrat.installed import imitated, originals
-    from quadrat.installed.imitated import Row, code_of
+    from quadrat.installed.imitated import Imitation, code_of
 
 _JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
 
@@ -100,7 +100,7 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
                [   3,    4,    5]])
     """
 
-    _imitates: ClassVar[Row] = Row(
+    _imitates: ClassVar[Imitation] = Imitation(
         "EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False
     )
 

@@ -132,8 +132,8 @@ def join(
     if pieces is not None:
         if (wrong := np.flatnonzero(sizes != pieces.lengths)).size:
             row = int(wrong[0])
-            said = f"{sizes[row]} tokens in {names[0]!r}, and lengths say {pieces.lengths[row]}"
-            raise ValueError(f"row {pieces.rows[row]} has {said}")
+            counts = f"{sizes[row]} tokens in {names[0]!r}, and lengths say {pieces.lengths[row]}"
+            raise ValueError(f"row {pieces.rows[row]} has {counts}")
         sizes = pieces.sizes
         columns = _cut(features, names, columns, pieces)
     for index, name in enumerate(names):
@@ -187,8 +187,8 @@ def documents_of(features: Any) -> Any:
     wrong = np.flatnonzero(bounds[ends] != sizes.cumsum())
     if len(wrong) or (lengths < 0).any():
         row = int(wrong[0]) if len(wrong) else int(np.searchsorted(ends, (lengths < 0).argmax(), "right"))
-        said = f"{_value(features, row, SEQ_LENGTHS)!r:.60}"
-        raise ValueError(f"row {row}: seq_lengths {said} do not sum to its {sizes[row]} tokens")
+        stored = f"{_value(features, row, SEQ_LENGTHS)!r:.60}"
+        raise ValueError(f"row {row}: seq_lengths {stored} do not sum to its {sizes[row]} tokens")
     bounds = np.append(bounds[:-1][lengths > 0], bounds[-1])
     return rows_of_columns({name: Ragged(column, bounds) for name, column in values.items()})
 

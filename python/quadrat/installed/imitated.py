@@ -26,8 +26,8 @@ from quadrat.support.kinds import Framework
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """The reference, the options and the roles of one thing that quadrat imitates: a row of `TABLE`.
+class Imitation:
+    """One replaced function or class: its source, its options, its error rules.
 
     It is an attribute of the class that imitates the thing. That class calls the reference, makes the batches, and says
     which batches are quadrat's own.
@@ -53,15 +53,15 @@ class Row:
         return library_of(self.name)
 
 
-def row_of(subject: Any) -> Row:
-    """The row of a collator, or of what stands for a function; of batches without padding, that of quadrat's own."""
-    row: Row = subject._imitates
+def imitation_of(subject: Any) -> Imitation:
+    """What a collator, or what stands for a function, imitates; batches without padding are quadrat's own."""
+    row: Imitation = subject._imitates
     return TABLE[PADDING_FREE] if getattr(subject, "padding_free", False) else row
 
 
 PADDING_FREE = "padding_free"
-NOTHING = Row("")  # of what has no row
-TABLE: dict[str, Row] = {}  # of all modules that are loaded; see quadrat.integration.table
+NOTHING = Imitation("")  # of what has no row
+TABLE: dict[str, Imitation] = {}  # of all modules that are loaded; see quadrat.integration.table
 CODE: dict[str, Any] = {}  # by name; None where this version has none. Guards detect patches that come later.
 BROKEN: dict[str, str] = {}  # names of code that does not import -> the error
 
@@ -113,13 +113,13 @@ def trusted() -> bool:
     return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0", "compare")
 
 
-def compares(row: Row) -> bool:
+def compares(row: Imitation) -> bool:
     """True if batches of a row are compared with those of unknown code, and have not differed so far."""
     return changed(row) is not None and row.name in _COMPARED and row.name not in DIFFERENCES
 
 
 @functools.cache
-def changed(row: Row) -> str | None:
+def changed(row: Imitation) -> str | None:
     """The first function or class of a row's reference that is unknown; None if all are known, or all are trusted."""
     _COMPARED.discard(row.name)
     name = next((name for name in row.reference if name in BROKEN), None)
@@ -130,7 +130,7 @@ def changed(row: Row) -> str | None:
     return next((name for name in row.reference if not is_known(name)), None)
 
 
-def unknown(row: Row) -> str | None:
+def unknown(row: Imitation) -> str | None:
     """The reason to leave batches to the reference, as a warning says once; None if the code is known, or compared."""
     if row.name in DIFFERENCES:
         return DIFFERENCES[row.name]

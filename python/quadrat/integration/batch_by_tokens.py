@@ -17,12 +17,12 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.rows import require_usual
 from quadrat.integration.token_batches import AGAIN, collator_of_quadrat, loader_by_tokens, not_indexed, plan_batches
-from quadrat.support.around import Around, replaced, suggesting
+from quadrat.support.wrappers import CollatorWrapper, replaced, suggesting
 
 logger = logging.getLogger("quadrat")
 
 
-class _Unwrapped(Around):
+class _Unwrapped(CollatorWrapper):
     """A collator for items that are whole batches."""
 
     def __init__(self, collator: Any) -> None:

@@ -73,9 +73,9 @@ def _getitem(self: Any, key: Any) -> Any:
         try:
             return original_getitem(self, key)
         except Exception as error:
-            from quadrat.planning.fallback import raise_saying  # which imports transformers
+            from quadrat.planning.fallback import reraise_with_hint  # which imports transformers
 
-            raise_saying(error, _null_among(self, key) if "'NoneType' object" in str(error) else None)
+            reraise_with_hint(error, _null_among(self, key) if "'NoneType' object" in str(error) else None)
     if ((known := _stored.get(self)) is None or not known.skips_row()) and 0 <= key < 2**63:
         stored = _rows_of(self, known)
         try:

@@ -22,8 +22,8 @@ from accelerate.data_loader import DataLoaderDispatcher, IterableDatasetShard
 from torch.utils.data import DataLoader, IterableDataset
 
 from quadrat.batching._epoch import differences
-from quadrat.data._share import parts_of
-from quadrat.integration.noted import NotedBatch, NotedStream, Noting, Position
+from quadrat.data._stream_shard import parts_of
+from quadrat.integration.stream_position import Position, PositionedBatch, PositionedStream, PositioningCollator
 from quadrat.integration.switch import Patch, Swap, Switch
 
 logger = logging.getLogger("quadrat")
@@ -68,7 +68,7 @@ class _Training:
         self.position, self.is_resumed = position, is_resumed
         self.ahead: deque[tuple[int, str]] = deque()
 
-    def batches(self, noted: Iterator[NotedBatch], kept: int) -> Iterator[Any]:
+    def batches(self, noted: Iterator[PositionedBatch], kept: int) -> Iterator[Any]:
         """The batches to train on: all but those to skip, of which the first `kept` come, too."""
         for number, (batch, worker, note) in enumerate(noted):
             if note is None:
@@ -114,8 +114,8 @@ class Tracker:
             group = shard.batch_size * (1 if shard.split_batches else shard.num_processes)
         place = vars(base if shard is None else shard)  # a loader refuses another dataset when it has been made
         dataset, repeats = place["dataset"], shard is not None and not shard.drop_last
-        place["dataset"] = self._stream = NotedStream(dataset, group, repeats=repeats)
-        base.collate_fn = Noting(base.collate_fn, self._stream)
+        place["dataset"] = self._stream = PositionedStream(dataset, group, repeats=repeats)
+        base.collate_fn = PositioningCollator(base.collate_fn, self._stream)
         base._get_iterator = functools.partial(_Passes, base._get_iterator, self._batches)
         base._quadrat_tracker = self
         self._loader, self._base, self._args = loader, base, args
@@ -272,7 +272,7 @@ class Tracker:
             self._state.save_to_json(str(path.with_suffix(".new")))
             os.replace(path.with_suffix(".new"), path)
 
-    def _batches(self, begin: Callable[[], Iterator[NotedBatch]]) -> Iterator[Any]:
+    def _batches(self, begin: Callable[[], Iterator[PositionedBatch]]) -> Iterator[Any]:
         """The batches of a pass over the loader."""
         training, self._stream.position = self._training, None
         if training.phase != "next":

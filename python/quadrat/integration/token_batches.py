@@ -16,7 +16,7 @@ from quadrat.batching.lengths import lengths_of
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.input.rows import MAIN
 from quadrat.installed.originals import ORIGINALS
-from quadrat.integration.adopt import from_transformers
+from quadrat.integration.from_transformers import from_transformers
 from quadrat.integration.rows import has_choices, row_lengths, rows_of_one, stored_width
 from quadrat.support.arrays import IntArray
 

@@ -17,7 +17,7 @@ from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import facts as fact
 from quadrat.planning.facts import Fact, padding_facts, token_facts
-from quadrat.planning.fallback import FallBack, require_known, require_names, rounded_up, said
+from quadrat.planning.fallback import FallBack, reason_text, require_known, require_names, rounded_up
 from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
 from quadrat.planning.padded import PadOptions, padded_spec, require_tokenizer
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, check_device, planned
@@ -99,7 +99,7 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
         return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
         if collator.whole_word_mask:
-            raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason
+            raise ValueError(f"padding_free with whole_word_mask: {reason_text(*reason.args)}") from reason
     masker = collator
     if collator.rng == "philox":
         masker, features = philox.view_of(collator, features, flat=True)

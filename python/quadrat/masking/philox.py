@@ -13,8 +13,8 @@ from quadrat.input.rows import plain
 from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
-from quadrat.support.around import calling_trainer
 from quadrat.support.tensors import is_tensor
+from quadrat.support.wrappers import calling_trainer
 
 
 def check(collator: Any) -> None:

@@ -41,7 +41,7 @@ class BoundedRows(Rows):
         drawn = self.take(padded[LABELS])
         return arguments | {LABELS: drawn.index_copy(1, self.firsts, labels[:, self.firsts])}
 
-    def told(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
+    def with_boundaries(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
         """The arguments of the flat call, with rows for attention that takes no boundaries."""
         if is_flash(implementation):
             return arguments

@@ -148,7 +148,7 @@ class Hooks:
             rows = bounded_rows(arguments, module)
             set_rows_under_way(rows)
             call.bounded = rows is not None
-            return None if rows is None else ((), rows.told(arguments, implementation))
+            return None if rows is None else ((), rows.with_boundaries(arguments, implementation))
         mask = padded_mask(arguments, module.config) if mask is None else mask
         if mask is None:
             return None

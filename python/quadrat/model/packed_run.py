@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from quadrat.model import proof
-from quadrat.support.around import replaced
 from quadrat.support.counts import uncounted
+from quadrat.support.wrappers import replaced
 
 _LENGTHS = 13, 8  # of the two rows: the second begins within a block of tokens, of whatever size
 

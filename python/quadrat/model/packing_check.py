@@ -104,12 +104,12 @@ def check_packing(model: Any, collator: Any, **kwargs: Any) -> PackingReport:
         except NoLogitsError:
             raise
         except Exception as error:
-            said = f"{name} raises {type(error).__name__} for such a batch: {error}"
-            return PackingReport(name, problems=(said,))
+            message = f"{name} raises {type(error).__name__} for such a batch: {error}"
+            return PackingReport(name, problems=(message,))
         if max(differences) <= tolerance:
             return PackingReport(name, True, (), differences, tolerance)
-        said = f"the logits show that rows read each other: {_remedy(packed, inner)}"
-        return PackingReport(name, True, (said,), differences, tolerance)
+        message = f"the logits show that rows read each other: {_remedy(packed, inner)}"
+        return PackingReport(name, True, (message,), differences, tolerance)
 
 
 def _of_positions(name: str, packed: Packed, inner: Any) -> PackingReport:
@@ -120,9 +120,9 @@ def _of_positions(name: str, packed: Packed, inner: Any) -> PackingReport:
         return PackingReport(name, True, (), (), tolerance, unmeasured)
     starts = (start for start in _starts_of(inner) if packed.of_positions(packed.positions(start))[0] <= tolerance)
     start = next(starts, None)
-    said = "the logits of one row show that its positions are not the model's own"
+    message = "the logits of one row show that its positions are not the model's own"
     remedy = "leave position_ids out" if start is None else f"use position_ids_start={start}"
-    return PackingReport(name, True, (f"{said}: {remedy}",), (difference,), tolerance, unmeasured)
+    return PackingReport(name, True, (f"{message}: {remedy}",), (difference,), tolerance, unmeasured)
 
 
 def _starts_of(inner: Any) -> tuple[int, ...]:

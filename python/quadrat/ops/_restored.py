@@ -26,8 +26,8 @@ class Restoring(NamedTuple):  # where the rows of batches go
         first, structure = outputs[0], _structure(outputs[0])
         for rows, output in zip(self.numbers, outputs, strict=True):
             if _structure(output) != structure:
-                said = self._both(_shown(output), rows, _shown(first))
-                raise TypeError(f"{name} is {said}: each batch must give the same")
+                both = self._both(_shown(output), rows, _shown(first))
+                raise TypeError(f"{name} is {both}: each batch must give the same")
         if isinstance(first, (Mapping, tuple)):
             keys = list(first) if isinstance(first, Mapping) else range(len(first))
             return _like(first, {key: self.restored([one[key] for one in outputs], f"{name}[{key!r}]") for key in keys})
@@ -66,9 +66,9 @@ class Restoring(NamedTuple):  # where the rows of batches go
             if torch and array.layout is not torch.strided:
                 raise TypeError(f"{name} is a tensor of layout {array.layout} for {named(rows)}: give its to_dense()")
             if array.ndim != first.ndim or array.shape[2:] != shape[2:]:
-                said = self._both(tuple(array.shape), rows, tuple(shape))
+                both = self._both(tuple(array.shape), rows, tuple(shape))
                 raise ValueError(
-                    f"{name} has the shape {said}: only the second dimension may differ; give a list with one item for "
+                    f"{name} has the shape {both}: only the second dimension may differ; give a list with one item for "
                     "each row instead"
                 )
         dtype = functools.reduce((torch or np).promote_types, {array.dtype for array in arrays})
@@ -113,10 +113,10 @@ class Restoring(NamedTuple):  # where the rows of batches go
         return Ragged.of_lengths(join(values), join(lengths))[order]
 
 
-def row_of(whole: Any, row: int) -> Any:
+def imitation_of(whole: Any, row: int) -> Any:
     if isinstance(whole, (list, Ragged)) or is_array(whole):
         return whole[row]
-    return _mapped(functools.partial(row_of, row=row), whole)
+    return _mapped(functools.partial(imitation_of, row=row), whole)
 
 
 def in_host_memory(whole: Any) -> Any:

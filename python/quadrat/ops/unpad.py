@@ -75,8 +75,8 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
         bounds, facts = offsets_of(lengths)
         (row, longest), width = facts.longest, padded.shape[1]
         if longest > width:
-            said = f"it has {longest} tokens, not at most {width}"
-            raise ValueError(f"row {row} is longer than the padded length: {said}")
+            message = f"it has {longest} tokens, not at most {width}"
+            raise ValueError(f"row {row} is longer than the padded length: {message}")
         offsets, total = tensor_or_array(bounds, padded), facts.last
         if not (on_gpu(padded) or tracked(padded)):
             return Ragged.known(copied(padded, bounds, total, left), offsets, facts)

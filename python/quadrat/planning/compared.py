@@ -17,14 +17,14 @@ from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import plain
 from quadrat.installed import imitated
-from quadrat.planning.fallback import FallBack, raise_clearer, raise_saying
+from quadrat.planning.fallback import FallBack, raise_clearer, reraise_with_hint
 from quadrat.support.counts import count_compared, uncounted
 from quadrat.support.differences import PLAIN, first_difference
 from quadrat.support.extras import version
 from quadrat.support.locks import new_lock
 from quadrat.support.tensors import is_tensor
 
-_FLAGS = "deprecation_warnings"  # of a tokenizer: what it has said already
+_FLAGS = "deprecation_warnings"  # of a tokenizer: warnings that it has given
 _BEGIN = 40  # characters of a warning
 _MOST_KINDS = 1024
 _EDITED = (list, dict)  # besides mappings of transformers: what the reference may edit
@@ -42,7 +42,7 @@ class _Outcome(NamedTuple):
 
     result: Any
     error: Exception | None
-    said: list[tuple[str, str]]  # categories or levels, and how texts begin
+    messages: list[tuple[str, str]]  # categories or levels, and how texts begin
     warned: list[warnings.WarningMessage]
     states: dict[str, Any]
 
@@ -86,21 +86,21 @@ def compared(
 
 def _explain(error: Exception, features: Any, collator: Any) -> NoReturn:
     if collator is None:
-        raise_saying(error, None)
+        reraise_with_hint(error, None)
     raise_clearer(error, features, collator)
 
 
-def of_reference() -> bool:
+def reference_is_running() -> bool:
     """True while the reference makes a batch to compare: what quadrat replaces is then the reference's own."""
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 
-def is_due(subject: Any, names: tuple[str, ...], columns: _core.Columns, kind: Any) -> bool:
+def should_compare(subject: Any, names: tuple[str, ...], columns: _core.Columns, kind: Any) -> bool:
     """True if a batch that no recipe is for is to be compared; counts it, as recipes do: see plan/comparisons.hpp."""
     known: dict[Any, _core.Comparisons] = vars(subject).setdefault("_quadrat_compared", {})
     if len(known) > _MOST_KINDS:
         known.clear()
-    return known.setdefault((names, columns.signature(0, 1), kind), _core.Comparisons()).is_due(columns, names)
+    return known.setdefault((names, columns.signature(0, 1), kind), _core.Comparisons()).should_compare(columns, names)
 
 
 def _copied(value: Any) -> Any:
@@ -122,7 +122,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def of_recipes(run: Any, collator: Any, features: Any) -> Any:
+def make_with_recipes(run: Any, collator: Any, features: Any) -> Any:
     """The batch as `run` makes it, which is not compared. Raises FallBack."""
     batch = run.__self__.make(collator, features)
     if type(batch) is tuple:
@@ -185,11 +185,11 @@ class _Log(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.thread = threading.get_ident()
-        self.said: list[tuple[str, str]] = []
+        self.messages: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if threading.get_ident() == self.thread:
-            self.said.append((record.levelname, record.getMessage()))
+            self.messages.append((record.levelname, record.getMessage()))
 
 
 @contextlib.contextmanager
@@ -231,9 +231,9 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
     texts = [(one.category.__name__, str(one.message)) for one in warned]
     texts = [(kind, text) for kind, text in texts if not any(one in text for one in _SAID_ONCE)]
     # How they begin: quadrat says more in some.
-    said = list(dict.fromkeys((kind, text[:_BEGIN]) for kind, text in (*log.said, *texts)))
+    messages = list(dict.fromkeys((kind, text[:_BEGIN]) for kind, text in (*log.messages, *texts)))
     states = before.read() | {"the tokenizer's flags": [name for name, is_set in before.flags.items() if is_set]}
-    return _Outcome(result, error, said, warned, states)
+    return _Outcome(result, error, messages, warned, states)
 
 
 def _difference(expected: _Outcome, got: _Outcome) -> str | None:
@@ -243,8 +243,8 @@ def _difference(expected: _Outcome, got: _Outcome) -> str | None:
             return f"the reference gives {shown[0]}, and quadrat {shown[1]}"
     elif (found := first_difference(expected.result, got.result)) is not None:
         return found
-    if expected.said != got.said:
-        return f"the reference warns {expected.said}, and quadrat {got.said}"
+    if expected.messages != got.messages:
+        return f"the reference warns {expected.messages}, and quadrat {got.messages}"
     differing = (
         name for name, state in expected.states.items() if first_difference(state, got.states[name]) is not None
     )

@@ -11,9 +11,9 @@ from transformers.utils import TensorType
 
 from quadrat import _core
 from quadrat.installed import originals
-from quadrat.installed.imitated import PADDING, Row
+from quadrat.installed.imitated import PADDING, Imitation
+from quadrat.planning.dispatch import Function
 from quadrat.planning.fallback import AS_FAST, OTHER_TENSORS, FallBack
-from quadrat.planning.making import Function
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
 from quadrat.support.kinds import Framework, default_float_kind
@@ -52,7 +52,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
 
 
 class _Conversion(Function):
-    _imitates = Row("convert_to_tensors", PADDING[-1:])
+    _imitates = Imitation("convert_to_tensors", PADDING[-1:])
 
     def look(self, encoding: Any, options: Any) -> tuple[Any, ...]:
         tensor_type, prepend_batch_axis = options

@@ -14,7 +14,7 @@ from quadrat.installed.originals import PADS_LABELS
 from quadrat.planning.diagnosis.rules import shape_of
 from quadrat.planning.diagnosis.values import kind_of as type_of
 from quadrat.planning.diagnosis.values import shown
-from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
+from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import step_failed
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
@@ -96,7 +96,7 @@ class OwnColumns(NamedTuple):
         return kind
 
     @property
-    def check(self) -> Callable[[Any], Why | None] | None:
+    def check(self) -> Callable[[Any], Reason | None] | None:
         """Looks whether some rows alone have labels, which may be absent; None without such labels."""
         names = tuple(name for name, _ in self.pads if name in LABELS)
         return functools.partial(_labels_of_some, names) if names else None
@@ -208,7 +208,7 @@ def require_columns(collator: Any, features: Any) -> None:
             )
 
 
-def _labels_of_some(names: tuple[str, ...], features: Any) -> Why | None:
+def _labels_of_some(names: tuple[str, ...], features: Any) -> Reason | None:
     """Why features fall back: the first one lacks labels of pad_values, and another one has them."""
     first = names_of(features)
     lacking = () if first is None or isinstance(features, Rows) else [name for name in names if name not in first]
@@ -217,14 +217,14 @@ def _labels_of_some(names: tuple[str, ...], features: Any) -> Why | None:
     return None
 
 
-def refuse(collator: Any, features: Any, why: Why) -> NoReturn:
+def refuse(collator: Any, features: Any, why: Reason) -> NoReturn:
     """Raise ValueError: what is wrong with which row of which column of these options, or else why there is no plan."""
     rows = plain(features)
     if isinstance(rows, (list, tuple)) and all(map(is_plain, rows)):
         for name in (*(collator.pad_values or ()), *(collator.join_columns or ())):
             check_rows(collator, name, rows)
     lacks = f"the batch cannot fall back to {collator._imitates.library}, which lacks options that are used here"
-    raise_clearer(ValueError(said(f"{why[0]}: {lacks}", why[1])), rows, collator)
+    raise_clearer(ValueError(reason_text(f"{why[0]}: {lacks}", why[1])), rows, collator)
 
 
 def check_rows(collator: Any, name: str, features: Any) -> None:
@@ -278,7 +278,7 @@ def _signature(row: Any) -> bytes:
     return columns.signature(0, 1)
 
 
-def failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Why | None:
+def failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Reason | None:
     """As `step_failed`. Raises ValueError for numbers of a column of these options, and for what pads it."""
     name, _, action, kind = step
     pads, dtypes = collator.pad_values or {}, collator.dtypes or {}

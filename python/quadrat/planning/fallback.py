@@ -31,7 +31,7 @@ AS_FAST = "nothing to change: transformers is as fast with such batches"
 OTHER_TENSORS = "quadrat makes tensors for 'pt' and arrays for 'np'"
 _QUIET = (AS_FAST, OTHER_TENSORS)
 
-Why = tuple[str, str | None]  # of a FallBack: its reason and remedy
+Reason = tuple[str, str | None]  # of a FallBack: its reason and remedy
 
 # In place of features, for an error of a collator's constructor.
 NO_FEATURES: Any = object()
@@ -47,12 +47,12 @@ class FallBack(Exception):  # noqa: N818 - a decision, not an error
         return str(self.args[0])
 
 
-def said(reason: str, remedy: str | None) -> str:
+def reason_text(reason: str, remedy: str | None) -> str:
     """A reason, and what to change."""
     return reason if remedy is None else f"{reason}; {remedy}"
 
 
-def pads_its_own_way(cls: type) -> Why:
+def pads_its_own_way(cls: type) -> Reason:
     """Why batches of a tokenizer or an extractor that overrides padding fall back."""
     if cls.__module__.startswith("transformers."):
         return f"{cls.__name__} pads in its own way, as its model needs it", None
@@ -76,8 +76,8 @@ class AlwaysFallBack(FallBack):
     """A FallBack for every batch, because of the collator's options or its tokenizer."""
 
 
-def require_known(row: imitated.Row, framework: Any, is_own: Callable[[], bool] = bool) -> None:
-    """Raises AlwaysFallBack where the installed libraries differ from those that a row of the table was tested with.
+def require_known(row: imitated.Imitation, framework: Any, is_own: Callable[[], bool] = bool) -> None:
+    """Raises AlwaysFallBack where the installed libraries differ from those that an imitation was tested with.
 
     is_own: whether the batch is quadrat's own, so that only libraries that do not work are in its way: a RuntimeError.
     """
@@ -113,7 +113,7 @@ def require_names(features: Any) -> Collection[str]:
     return names
 
 
-def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why) -> Any:
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Reason) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it."""
     if type(features) is not list:
         features = plain(features)
@@ -126,7 +126,7 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why
     return batch
 
 
-def _with_fast_form(why: Why, features: Any) -> Why:
+def _with_fast_form(why: Reason, features: Any) -> Reason:
     """The reason, and as the remedy the form of rows that the kernels read, where the first row is of another type."""
     first = features[0] if isinstance(features, (list, tuple)) and features else None
     if isinstance(first, Mapping):
@@ -144,9 +144,9 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
         may_be_read = not isinstance(features, (list, tuple)) or all(
             is_plain(feature) or not isinstance(feature, Mapping) for feature in features
         )
-        raise_saying(error, diagnose(features, collator) if may_be_read else None)
+        reraise_with_hint(error, diagnose(features, collator) if may_be_read else None)
     finally:
-        del error  # see `raise_saying`
+        del error  # see `reraise_with_hint`
 
 
 def diagnose(features: Any, collator: Any) -> str | None:
@@ -166,7 +166,7 @@ def _problems(features: Any, collator: Any) -> Iterator[str]:
         yield from rules.problems(features, collator)
 
 
-def raise_saying(error: Exception, more: str | None) -> NoReturn:
+def reraise_with_hint(error: Exception, more: str | None) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then what quadrat adds; None adds nothing."""
     if more is None or type(error) not in _REBUILDABLE:
         try:
@@ -184,7 +184,7 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def log_once(collator: Any, why: Why, features: Any = None, *, counts: bool = True) -> None:
+def log_once(collator: Any, why: Reason, features: Any = None, *, counts: bool = True) -> None:
     """Log why a batch falls back, once per collator and kind of reason: the first as a warning. counts: it was made."""
     known, of = collator.__dict__.setdefault("_quadrat_fell_back", {}), _kind_of(why[0])
     found = known.get(of)
@@ -192,7 +192,7 @@ def log_once(collator: Any, why: Why, features: Any = None, *, counts: bool = Tr
         why = _with_fast_form(why, features)
         library = getattr(collator, "_imitates", imitated.NOTHING).library
         who = f"{type(collator).__name__}: fell back to {library}"
-        found = f"{who}: {of}", f"{who}: {said(*why)}"
+        found = f"{who}: {of}", f"{who}: {reason_text(*why)}"
         if is_new := len(known) < _MOST_KINDS:
             known[of] = found
     first = counts and count_fallback(*found)

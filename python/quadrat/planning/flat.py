@@ -10,12 +10,12 @@ import numpy as np
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, names_of, plain
-from quadrat.installed.imitated import PADDING_FREE, Row
+from quadrat.installed.imitated import PADDING_FREE, Imitation
 from quadrat.ops.aligned import Placement
 from quadrat.ops.flatten import check_names, parts_of
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind, failed
-from quadrat.planning.fallback import FallBack, Why, raise_clearer, said
+from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
@@ -216,7 +216,7 @@ def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
     )
 
 
-Row(PADDING_FREE, compares=False, form="joined")
+Imitation(PADDING_FREE, compares=False, form="joined")
 # Of padding-free batches: the reference's flattening has this option, and what has no reference has quadrat's.
 LACKS = {"return_flash_attn_kwargs": 'give kwargs_for="transformers"'}
 
@@ -276,7 +276,7 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
-def refuse(collator: Any, plan: Flattening, features: Any, why: Why) -> NoReturn:
+def refuse(collator: Any, plan: Flattening, features: Any, why: Reason) -> NoReturn:
     """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
     for name in plan.own.joined:
         check_rows(collator, name, features)
@@ -298,4 +298,4 @@ def refuse(collator: Any, plan: Flattening, features: Any, why: Why) -> NoReturn
         raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
     place = Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of)
     place.layout(tokens, int(tokens.sum()))  # raises ValueError where rows are longer than the batch
-    raise ValueError(said(*why))
+    raise ValueError(reason_text(*why))

@@ -13,7 +13,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.extra_columns import LABELS, OwnColumns, failed, follows_labels
 from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
-from quadrat.planning.fallback import AlwaysFallBack, FallBack, Why, or_fall_back, pads_its_own_way, rounded_up
+from quadrat.planning.fallback import AlwaysFallBack, FallBack, Reason, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, Framework
@@ -45,7 +45,7 @@ class LabelColumn(NamedTuple):
     output: str | None = None  # its name in the batch; None: its own
     # Whether the output is None where there is no such column, or it holds None in all rows; then lists follow lists.
     optional: bool = False
-    refusal: Why | None = None  # why batches with labels fall back
+    refusal: Reason | None = None  # why batches with labels fall back
 
     def name_in(self, names: tuple[str, ...]) -> str | None:
         """The name of the column."""

@@ -7,18 +7,18 @@ from transformers import BatchEncoding
 
 from quadrat.input.rows import SEQUENCES, Rows
 from quadrat.installed import imitated, originals
-from quadrat.installed.imitated import PADDING, Row
-from quadrat.planning.compared import of_reference
+from quadrat.installed.imitated import PADDING, Imitation
+from quadrat.planning.compared import reference_is_running
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.facts import PAD_ONE
 
-TOKENIZER_PAD = Row("tokenizer_pad", PADDING[1:])
+TOKENIZER_PAD = Imitation("tokenizer_pad", PADDING[1:])
 
 
 def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
     """The result of the reference's `pad`: rows of lists are padded by it, and converted in compiled code."""
     return_tensors = asked["return_tensors"]
-    known = imitated.changed(TOKENIZER_PAD) is None and not of_reference()
+    known = imitated.changed(TOKENIZER_PAD) is None and not reference_is_running()
     if return_tensors is None or not known or not _holds_lists(tokenizer, encoded_inputs):
         return pad(tokenizer, encoded_inputs, **asked)
     return convert_to_tensors(pad(tokenizer, encoded_inputs, **asked | {"return_tensors": None}), return_tensors)

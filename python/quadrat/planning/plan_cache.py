@@ -11,7 +11,7 @@ from transformers import BatchEncoding
 from quadrat import _core
 from quadrat.installed import imitated
 from quadrat.planning.facts import ABSENT, ATTRIBUTE, CALL, METHODS, TYPE, Fact, joined_facts
-from quadrat.planning.fallback import FallBack, Why
+from quadrat.planning.fallback import FallBack, Reason
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
 from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
     steps: tuple[Step, ...] = ()
     held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
-    refusal: Why | None = None
+    refusal: Reason | None = None
 
 
 def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
@@ -67,7 +67,7 @@ _REMEDIES = {
 _TOO_LARGE: Failure = (_core.CODES.OUT_OF_RANGE, -1, -1)
 
 
-def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Why | None:
+def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Reason | None:
     """The reason to fall back when a step fails on values that the signature does not describe."""
     # The reference reads no column of words.
     if step[2] == LABELS and "word_ids" in names and getattr(collator, "whole_word_mask", False):
@@ -126,20 +126,20 @@ class Spec(NamedTuple):
     values: Callable[[Any, PlanKey], dict[str, Any]] = lambda collator, key: {}
     labelling: Labelling = NO_LABELS
     hold: Callable[[str, Any, PlanKey], Any] | None = None  # the reference's conversion of a column of features
-    failed: Callable[[Any, tuple[str, ...], Step, Failure], Why | None] = step_failed  # None: another recipe may try
+    failed: Callable[[Any, tuple[str, ...], Step, Failure], Reason | None] = step_failed  # None: another recipe may try
     facts: tuple[Fact, ...] | None = None  # read before all else; None: not known, so nothing is remembered
     wrapper: type | None = None
     attributes: Mapping[str, Any] | None = None
     deferred: Callable[..., Any] | None = None
-    check: Callable[[Any], Why | None] | None = None  # of features, before they are read
-    mismatch: Why | None = None  # why features that are not of the form fall back
+    check: Callable[[Any], Reason | None] | None = None  # of features, before they are read
+    mismatch: Reason | None = None  # why features that are not of the form fall back
     finish: Callable[[Any, Any, Any], Any] | None = None  # (collator, batch, features) -> batch
-    refusal: Why | None = None  # of all batches
+    refusal: Reason | None = None  # of all batches
     compared: bool = False  # whether some batches are compared with the reference's
 
     def decide(
         self, collator: Any, names: tuple[str, ...], signature: bytes
-    ) -> tuple[tuple[Step, ...], dict[str, Any], Callable[[Any], Any] | None, Why | None]:
+    ) -> tuple[tuple[Step, ...], dict[str, Any], Callable[[Any], Any] | None, Reason | None]:
         """Steps, what they write, what makes the columns that they do not, and why such batches fall back."""
         key = PlanKey(names, signature, self.framework, kinds.default_float_kind(self.framework), self.options)
         steps, held, refusal = self.plan(key)
@@ -217,7 +217,7 @@ def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> An
         return reason.args
 
 
-def remember_fallback(collator: Any, framework: Any, why: Why, own: tuple[Fact, ...] | None) -> None:
+def remember_fallback(collator: Any, framework: Any, why: Reason, own: tuple[Fact, ...] | None) -> None:
     """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
 
     own: its own facts, read before that was decided.

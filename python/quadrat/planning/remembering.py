@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from quadrat import _core
-from quadrat.installed.imitated import NOTHING, Row
+from quadrat.installed.imitated import NOTHING, Imitation
 
 _MOST_FORMS = 16
 
@@ -31,7 +31,7 @@ class _Shared:
 class Remembering:
     """Base class of collators that keep recipes, in attributes named `_quadrat...`; all others are options."""
 
-    _imitates: ClassVar[Row] = NOTHING
+    _imitates: ClassVar[Imitation] = NOTHING
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is not a field
     join_columns: Any = ()  # likewise
@@ -69,7 +69,7 @@ class Remembering:
         options = {name: one for name, one in state.items() if type(one) is not set}
         self._quadrat_shared[name] = weakref.ref(_Shared(options, len(state), known.copy(), run))
 
-    def _adopted(self, name: str) -> Callable[..., Any] | None:
+    def _recipes_of_equal_collator(self, name: str) -> Callable[..., Any] | None:
         """Adopt the recipes of another collator with the same options. The guard compares options that are sets."""
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()

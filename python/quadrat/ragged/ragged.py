@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._names import load
+from quadrat.ragged.display import as_html, as_numbers, as_text
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets, tensor_or_array
-from quadrat.ragged.shown import as_html, as_numbers, as_text
 from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, IntArray, as_numpy, carrier_of, dense, require_plain

@@ -16,12 +16,12 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows, UnevenColumns, is_one_example, plain, rows_of
 from quadrat.installed import originals
-from quadrat.planning.compared import of_reference
+from quadrat.planning.compared import reference_is_running
 from quadrat.planning.conversion import framework_of
 from quadrat.planning.diagnosis.values import kind_of
+from quadrat.planning.dispatch import Options
 from quadrat.planning.facts import padding_facts
-from quadrat.planning.fallback import NO_FEATURES, raise_clearer, raise_saying
-from quadrat.planning.making import Options
+from quadrat.planning.fallback import NO_FEATURES, raise_clearer, reraise_with_hint
 from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
 from quadrat.planning.pads_by_lists import TOKENIZER_PAD, by_lists, first_value, is_of_luke
 from quadrat.support.kinds import Framework
@@ -105,7 +105,7 @@ def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, r
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
     if return_tensors is None and _becomes_lists(encoded_inputs):
         return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, options.verbose)
-    inputs = None if of_reference() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
+    inputs = None if reference_is_running() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
     if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
         return _as_reference(tokenizer, options, return_tensors, encoded_inputs)
     rows, framework, becomes_python = inputs
@@ -141,15 +141,17 @@ def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoR
         try:
             rows = plain(rows_of(data))
         except UnevenColumns as uneven:
-            raise_saying(error, str(uneven))
+            reraise_with_hint(error, str(uneven))
         if rows is data and isinstance(data, Mapping):
             rows = [data]
             for name, value in () if is_one_example(data) else data.items():
                 if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
-                    raise_saying(error, f"column '{name}' is {kind_of(value)}; give a list with a value for each row")
+                    reraise_with_hint(
+                        error, f"column '{name}' is {kind_of(value)}; give a list with a value for each row"
+                    )
         raise_clearer(error, rows if isinstance(rows, (list, tuple)) and rows else NO_FEATURES, method)
     finally:
-        del error  # see `raise_saying`
+        del error  # see `reraise_with_hint`
 
 
 class TokenizerPad(Options):

@@ -6,7 +6,7 @@ from typing import ClassVar
 from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
 from trl.trainer.utils import pad
 
-from quadrat.installed.imitated import Row, code_of, code_of_trl
+from quadrat.installed.imitated import Imitation, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 
@@ -36,6 +36,6 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("trl.dpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
+    _imitates: ClassVar[Imitation] = Imitation("trl.dpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
     _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Original
 from trl.trainer.utils import pad
 
-from quadrat.installed.imitated import Row, code_of, code_of_trl
+from quadrat.installed.imitated import Imitation, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 if isinstance(Original(pad_token_id=0)([{"prompt_ids": [1], "completion_ids": [2], "label": True}])["label"], list):
@@ -35,7 +35,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("trl.kto", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
+    _imitates: ClassVar[Imitation] = Imitation("trl.kto", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = tuple(
         Numbers(name, optional=name != "label") for name in ("ref_logps", "ref_KL_logps", "label")
     )

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from trl.trainer.utils import pad as _original
 
-from quadrat.installed.imitated import Row, code_of_trl
-from quadrat.planning.compared import of_reference
+from quadrat.installed.imitated import Imitation, code_of_trl
+from quadrat.planning.compared import reference_is_running
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.fallback import FallBack, Why, raise_saying, rounded_up
-from quadrat.planning.making import Options
+from quadrat.planning.dispatch import Options
+from quadrat.planning.fallback import FallBack, Reason, reraise_with_hint, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import kinds
 from quadrat.support.columns import DEEP, PAD, TENSOR, BatchLayout, column_shapes
@@ -55,12 +55,12 @@ def pad(
         try:
             return Original(given, padding_value, padding_side, pad_to_multiple_of)
         except Exception as error:
-            raise_saying(error, _problem(given))
+            reraise_with_hint(error, _problem(given))
 
     usual = type(padding_value) in (int, float) and type(pad_to_multiple_of) in (int, type(None))
     if not usual or padding_side not in ("right", "left") or type(tensors) not in (list, tuple) or not tensors:
         return reference(tensors)  # type: ignore[no-any-return]
-    if of_reference() or recording():
+    if reference_is_running() or recording():
         return reference(tensors)  # type: ignore[no-any-return]
     method = _remembered(padding_value, repr(padding_value), padding_side, pad_to_multiple_of)
     run = method.run
@@ -72,7 +72,7 @@ def pad(
 
 
 class _Pad(Options):
-    _imitates = Row("trl.pad", code_of_trl(_original))
+    _imitates = Imitation("trl.pad", code_of_trl(_original))
     return_tensors = "pt"
 
     def __init__(self, value: int | float, side: str, multiple: int | None) -> None:
@@ -118,7 +118,7 @@ def _values(method: Any, key: PlanKey) -> dict[str, Any]:
         raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
 
 
-def _failed(*_: Any) -> Why:
+def _failed(*_: Any) -> Reason:
     return "tensors changed while they were read", None
 
 

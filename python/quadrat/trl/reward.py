@@ -7,7 +7,7 @@ import torch
 from trl.trainer.reward_trainer import DataCollatorForPreference as Original
 from trl.trainer.utils import pad
 
-from quadrat.installed.imitated import Row, code_of, code_of_trl
+from quadrat.installed.imitated import Imitation, code_of, code_of_trl
 from quadrat.trl._base import Joined, Numbers, PreferenceCollator
 
 
@@ -30,6 +30,6 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("trl.reward", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
+    _imitates: ClassVar[Imitation] = Imitation("trl.reward", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
     _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

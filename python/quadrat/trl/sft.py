@@ -12,10 +12,10 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
-from quadrat.installed.imitated import Row, code_of, code_of_trl
+from quadrat.installed.imitated import Imitation, code_of, code_of_trl
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import own_facts
-from quadrat.planning.fallback import FallBack, Why, require_names, rounded_up
+from quadrat.planning.fallback import FallBack, Reason, require_names, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import INT32, INT64
@@ -56,7 +56,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
     padding_is_one_sequence: bool = False
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("trl.sft", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
+    _imitates: ClassVar[Imitation] = Imitation("trl.sft", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
     def _is_own(self, features: Any) -> bool:
         return self.padding_is_one_sequence
@@ -114,7 +114,7 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
     return {MAIN: collator.pad_token_id, "labels": _IGNORED, "position_ids": 0}
 
 
-def _have_no_labels(features: Any) -> Why | None:
+def _have_no_labels(features: Any) -> Reason | None:
     if isinstance(features, Rows) or not any("labels" in row for row in features):
         return None
     return "the first row has no labels, and others have", "give labels to all rows, or to none"

@@ -6,7 +6,7 @@ from typing import ClassVar
 from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as Original
 from trl.trainer.utils import pad
 
-from quadrat.installed.imitated import Row, code_of, code_of_trl
+from quadrat.installed.imitated import Imitation, code_of, code_of_trl
 from quadrat.trl._base import Joined, PreferenceCollator
 
 
@@ -34,7 +34,7 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
-    _imitates: ClassVar[Row] = Row("trl.tpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
+    _imitates: ClassVar[Imitation] = Imitation("trl.tpo", code_of_trl(Original, pad) + code_of("DataCollatorMixin"))
 
     @property
     def _rows(self) -> tuple[Joined, ...]:  # type: ignore[override]

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from quadrat.input.rows import MAIN
-from quadrat.installed.imitated import row_of
+from quadrat.installed.imitated import imitation_of
 from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
@@ -40,7 +40,7 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     if hasattr(collator, "_roles"):
         yield from of_roles(features, collator._roles(features), collator)
     else:
-        yield from _FORMS[row_of(collator).form](collator, features)
+        yield from _FORMS[imitation_of(collator).form](collator, features)
 
 
 def _of_masked(collator: Any, features: Sequence[Any]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _role(collator: Any, name: str, main: str, names: Collection[str]) -> Role:
         return Role.MARKS
     if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
-    labels = row_of(collator).labels
+    labels = imitation_of(collator).labels
     if labels in _FOLLOW_TOKENS:
         labels = labels if name == ("label" if "label" in names else "labels") else Role.LABEL
     return (labels or Role.LABEL) if name in _LABELS else Role.OTHER
@@ -329,7 +329,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
         return "give all rows one shape, or remove it"
     if name in _LABELS and padding is not None:
         use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
-        if row_of(collator).labels is Role.OTHER:
+        if imitation_of(collator).labels is Role.OTHER:
             return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
         return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
     extra = f"pad_values={{'{name}': 0}}"
@@ -339,7 +339,7 @@ def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) 
 def _not_padded(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str | None:
     if column.name == "attention_mask":
         return "add it to tokenizer.model_input_names, which does not list it, or remove the column"
-    if column.name == "labels" and "label" in rows and row_of(collator).labels in _FOLLOW_TOKENS:
+    if column.name == "labels" and "label" in rows and imitation_of(collator).labels in _FOLLOW_TOKENS:
         return "'label' has the labels: remove one of the two columns"
     return None
 

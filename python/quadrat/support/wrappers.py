@@ -1,7 +1,4 @@
-"""Objects of others: collators around one, what lies within one, its attributes for a while, a running Trainer.
-
-And functions whose callers misspell arguments.
-"""
+"""Wrapping collators; finding and patching objects of other libraries; errors for misspelt arguments."""
 
 import contextlib
 import difflib
@@ -16,7 +13,7 @@ Result = TypeVar("Result")
 _DEEPEST = 8  # a sampler may name itself as its sampler
 
 
-class Around:
+class CollatorWrapper:
     """A collator around another one, which is asked for the public names that this one does not have."""
 
     collator: Any
@@ -28,7 +25,7 @@ class Around:
         return getattr(self.collator, name)
 
 
-def within(value: Any, *names: str) -> Iterator[Any]:
+def inner_objects(value: Any, *names: str) -> Iterator[Any]:
     """An object, the one that it holds under the first of these names that it has, and so on."""
     for _ in range(_DEEPEST):
         yield value

@@ -1,12 +1,12 @@
-"""The one way in, where no recipe has the batch: quadrat's, compared with the reference's, or the reference's alone."""
+"""What happens when no recipe matches: quadrat's batch, compared with the reference's, or the reference's alone."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from quadrat import _core
 from quadrat.installed import imitated
-from quadrat.planning.compared import compared, is_due, of_recipes, of_reference
-from quadrat.planning.fallback import FallBack, Why, log_once, raise_saying, require_known
+from quadrat.planning.compared import compared, make_with_recipes, reference_is_running, should_compare
+from quadrat.planning.fallback import FallBack, Reason, log_once, require_known, reraise_with_hint
 from quadrat.planning.remembering import Remembering
 from quadrat.support.memory import interop
 
@@ -25,8 +25,8 @@ def make(
     """The batch that `ours` makes of what is given; the reference's where both are made, to be compared.
 
     Args:
-        subject: a collator, or a function with its options; `_imitates` is its row of the table.
-        outcome: what recipes said: None, why the batch falls back, or () if it is to be compared.
+        subject: a collator, or a function with its options; `_imitates` is what it imitates.
+        outcome: what recipes return: None, why the batch falls back, or () if it is to be compared.
         is_own: whether the batch is quadrat's own, which the reference cannot make.
         rows: of functions, which explain errors themselves: the features in what is given.
 
@@ -40,7 +40,7 @@ def make(
         return ours(given)
     if outcome is None:
         found = _core.collect(given if rows is None else rows, None, interop())
-        if found is not None and found[0] and not is_due(subject, *found, framework):
+        if found is not None and found[0] and not should_compare(subject, *found, framework):
             return ours(given)
     return compared(subject, given, ours, reference, explains=rows is None)
 
@@ -77,7 +77,7 @@ class Options(Remembering):
 
         def ours(again: Any) -> Any:
             own = rows if again is given else look(again)
-            return finish(self.plan(own) if outcome is None else of_recipes(self.run, self, own), again)
+            return finish(self.plan(own) if outcome is None else make_with_recipes(self.run, self, own), again)
 
         try:
             return make(self, given, self.return_tensors, ours, reference, outcome=outcome, rows=rows)
@@ -92,7 +92,7 @@ class Function:
     Each is given what the function is, and its options; `write` between them what `look` returned.
     """
 
-    _imitates: ClassVar[imitated.Row]
+    _imitates: ClassVar[imitated.Imitation]
 
     def look(self, given: Any, options: Any) -> tuple[Any, ...]:
         """(names, columns, framework, what else tells kinds of batches apart), and perhaps more. Raises FallBack."""
@@ -106,17 +106,17 @@ class Function:
         """The reference's result."""
         raise NotImplementedError
 
-    def hint(self, why: Why, given: Any) -> str | None:
+    def hint(self, why: Reason, given: Any) -> str | None:
         """A hint for the error of the reference, or None. why: the reason to fall back."""
 
     def call(self, given: Any, options: Any) -> Any:
         """The result; the reference's where the code is unknown, where `look` or `write` fall back, or to compare."""
-        why: Why = "", None
-        if not of_reference():
+        why: Reason = "", None
+        if not reference_is_running():
             try:
                 looked = self.look(given, options)
                 require_known(self._imitates, looked[2])
-                if imitated.compares(self._imitates) and is_due(self, looked[0], looked[1], looked[2:4]):
+                if imitated.compares(self._imitates) and should_compare(self, looked[0], looked[1], looked[2:4]):
                     return self._compared(given, options)
                 return self.write(given, looked, options)
             except FallBack as reason:
@@ -125,7 +125,7 @@ class Function:
         try:
             return self.reference(given, options)
         except Exception as error:
-            raise_saying(error, self.hint(why, given))
+            reraise_with_hint(error, self.hint(why, given))
 
     def _compared(self, given: Any, options: Any) -> Any:
         def ours(again: Any) -> Any:

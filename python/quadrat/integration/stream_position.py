@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
-from quadrat.data._share import begins_at, here, keeps_its_place, own_examples
-from quadrat.support.around import Around
+from quadrat.data._stream_shard import begins_at, here, keeps_its_place, own_examples
+from quadrat.support.wrappers import CollatorWrapper
 
 
-class NotedBatch(NamedTuple):
+class PositionedBatch(NamedTuple):
     """A batch as a worker sends it."""
 
     batch: Any
@@ -28,7 +28,7 @@ class Position(NamedTuple):
     workers: tuple[str | None, ...]  # the note of the last batch of each; None: it begins the epoch
 
 
-class NotedStream(IterableDataset[Any]):
+class PositionedStream(IterableDataset[Any]):
     """A stream that says where it is, and goes on there. Each worker process has a copy."""
 
     position: Position | None = None  # where the next pass begins
@@ -94,16 +94,16 @@ class NotedStream(IterableDataset[Any]):
         return note
 
 
-class Noting(Around):
+class PositioningCollator(CollatorWrapper):
     """A collator that adds to each batch where the stream is after it."""
 
-    def __init__(self, collator: Any, stream: NotedStream) -> None:
+    def __init__(self, collator: Any, stream: PositionedStream) -> None:
         self.collator, self._stream = collator, stream
 
-    def __call__(self, features: Any) -> NotedBatch:
+    def __call__(self, features: Any) -> PositionedBatch:
         """A batch with a note. Raises TypeError for a state that JSON does not keep."""
         stream, worker = self._stream, here(0, 1).worker
         if stream.leading:
             stream.leading -= 1
-            return NotedBatch(None, worker, None)
-        return NotedBatch(self.collator(features), worker, stream.note())
+            return PositionedBatch(None, worker, None)
+        return PositionedBatch(self.collator(features), worker, stream.note())
