@@ -95,7 +95,7 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        more = {"facts": facts, "only": (*ATTENTION, *plan.own.joined)}
+        more = {"facts": facts, "only": (*ATTENTION, *plan.options.own.joined)}
         return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
         if collator.whole_word_mask:
