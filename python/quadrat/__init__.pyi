@@ -1,9 +1,9 @@
 # The public names, and where each is at home: read at run time too.
 import quadrat.config  # reachable, and not one of the names that most users type
+import quadrat.deferred
 import quadrat.model  # noqa: F401 - as well
 from quadrat import batching as batching
 from quadrat import data as data
-from quadrat import deferred as deferred
 from quadrat import evaluation as evaluation
 from quadrat import tokenizers as tokenizers
 from quadrat import trl as trl

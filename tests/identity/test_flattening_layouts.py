@@ -219,7 +219,9 @@ def test_a_known_batch_that_is_too_long():
 
 
 def test_masking_does_not_go_with_places():
-    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), padding_free=quadrat.Flattening(align_to=4))
+    collator = quadrat.DataCollatorForLanguageModeling(
+        make_masking_tokenizer(), padding_free=quadrat.Flattening(align_to=4)
+    )
     with pytest.raises(ValueError, match="align_to cannot be used with mlm"):
         collator(ROWS)
 

@@ -87,11 +87,11 @@ class Collator(Imitator):
 
     def _collate_anew(self, features: Any, framework: Any, outcome: Any) -> dict[str, Any]:
         """The batch where recipes have none: `outcome` is None, why it falls back, or () if it is to be compared."""
-        rows, facts, run = features, own_facts(self), self._recipes(framework)
+        rows, facts = features, own_facts(self)
         try:
             if not (type(features) is list and features and _DICTS.issuperset(map(type, features))):
                 rows = self._normalise(features)
-            if outcome is None and rows is not features and run is not None:
+            if outcome is None and rows is not features and (run := self._recipes(framework)) is not None:
                 outcome = run(self, rows)
             if outcome is None or type(outcome) is tuple:
                 outcome = dispatch(self, rows, framework, outcome, rows)

@@ -15,7 +15,7 @@ from quadrat.input.rows import MAIN, is_plain, names_of, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.installed.imitated import Imitation, code_of
-from quadrat.ops.flattening import Flattening, Names, outputs
+from quadrat.ops.flattening import Names, check_flattening, flattening_of, outputs
 from quadrat.planning.diagnosis.values import Role, dimensions, shown
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
@@ -183,7 +183,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return bool(any(one is not None for one in given) or any(own))
 
     def _batch(self, names: Any, framework: Any, *, packed: bool = False) -> FlatBatch:
-        pads, how = self.pad_values or {}, Flattening.of(self)
+        pads, how = self.pad_values or {}, flattening_of(self)
         if how.kwargs_for is None and self.return_flash_attn_kwargs:
             how = how._replace(kwargs_for="transformers")
         return FlatBatch.of(
@@ -231,7 +231,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _check_options(self) -> None:
         if self._is_own():
-            Flattening.of(self).check(self.pad_to_multiple_of)
+            check_flattening(flattening_of(self), self.pad_to_multiple_of)
             check_pad_values(self, _OUTPUTS)
 
 

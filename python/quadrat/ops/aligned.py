@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._device import bits_of_padding
 from quadrat.ops._padding import AS_ROWS, Output, as_int, output_of
-from quadrat.ops.flattening import Flattening
+from quadrat.ops.flattening import Flattening, layout_of_rows
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
@@ -107,7 +107,7 @@ def align(
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
-    layout = how.layout_of(lengths, int(bounds[-1] - bounds[0]))
+    layout = layout_of_rows(how, lengths, int(bounds[-1] - bounds[0]))
     made = run_flat(column_of(lengths), ALIGNED, framework, layout)
     starts = made["cu_seqlens_padded"]
     values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
@@ -181,7 +181,7 @@ def align_on_device(
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, "pt", how.layout_of(lengths, int(lengths.sum()), multiple))
+    made = run_flat(column_of(lengths), ALIGNED, "pt", layout_of_rows(how, lengths, int(lengths.sum()), multiple))
     made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
     sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))

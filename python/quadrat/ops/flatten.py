@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypedDict, Unpack, overload
 from quadrat.ops import _device
 from quadrat.ops._padding import Output, as_int
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, align_on_device, join
-from quadrat.ops.flattening import Flattening, Names
+from quadrat.ops.flattening import Flattening, Names, boundaries_of, check_flattening, layout_of_rows, total_of
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
-from quadrat.support.kinds import Framework
+from quadrat.support.kinds import WIDEST, Framework
 
 
 class Flattened(NamedTuple):
@@ -109,7 +109,7 @@ def flatten(
         (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
     multiple, aligned, total = (
-        None if value is None else int(as_int(value, name))
+        None if value is None else min(int(as_int(value, name)), WIDEST)  # which is more than int32 holds
         for name, value in (
             ("pad_to_multiple_of", pad_to_multiple_of),
             ("align_to", align_to),
@@ -123,7 +123,7 @@ def flatten(
         total_length=total,
         continue_positions=bool(continue_positions),
     )
-    how.check(multiple)
+    check_flattening(how, multiple)
     made: Any
     if (ragged := _device.rows_on_gpu(rows)) is None:
         made = _flatten_here(rows, how, multiple, padding_value, (dtype, return_tensors))
@@ -136,7 +136,7 @@ def flatten(
 def _flatten_here(rows: _Rows, how: Flattening, multiple: int | None, padding_value: Any, output: Output) -> Any:
     source = source_of(rows)
     make: Any = Flattened if how.align_to is None else Aligned
-    steps, layout = ALIGNED if how.align_to else FLAT, how.layout_of(source.lengths, source.total, multiple)
+    steps, layout = ALIGNED if how.align_to else FLAT, layout_of_rows(how, source.lengths, source.total, multiple)
     return make(max_length=source.longest[1], **join(source, steps, layout, padding_value, output))
 
 
@@ -145,7 +145,7 @@ def _flatten_on_gpu(ragged: Ragged, how: Flattening, multiple: int | None, paddi
         made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value], multiple)
         return made._replace(values=made.values[0])
     first, last, (_, longest) = ragged.facts
-    total, start = how.total(last - first, len(ragged), multiple), how.position_ids_start
+    total, start = total_of(how, last - first, len(ragged), multiple), how.position_ids_start
     if start + total - 1 >= 2**63:
         raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
     flat = _device.flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
@@ -169,4 +169,4 @@ def _renamed(made: Any, how: Flattening) -> dict[str, Any]:
         following = made.seq_idx + 1
         parts["documents"] = following.long() if hasattr(following, "long") else following.astype("int64")
     batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
-    return batch | {output: parts[what] for output, what in how.parts}
+    return batch | {output: parts[what] for output, what in boundaries_of(how)}

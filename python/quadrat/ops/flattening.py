@@ -67,75 +67,79 @@ class Flattening(NamedTuple):
     total_length: int | None = None
     continue_positions: bool = True
 
-    @classmethod
-    def of(cls, holder: Any) -> Flattening:
-        """Of what has attributes of these names; flags become bools."""
-        return cls(
-            bool(holder.return_position_ids),
-            bool(holder.return_seq_idx),
-            holder.position_ids_start,
-            holder.kwargs_for,
-            holder.align_to,
-            holder.total_length,
-            bool(holder.continue_positions),
-        )
 
-    @property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """The outputs that say where rows begin, and what each is."""
-        parts = () if self.kwargs_for is None else NAMES[self.kwargs_for]
-        if self.align_to is not None:
-            return (*parts, _PADDING_MASK)
-        return tuple(part for part in parts if not part[0].endswith("_padded"))
+def flattening_of(holder: Any) -> Flattening:
+    """Of what has attributes of these names; flags become bools."""
+    return Flattening(
+        bool(holder.return_position_ids),
+        bool(holder.return_seq_idx),
+        holder.position_ids_start,
+        holder.kwargs_for,
+        holder.align_to,
+        holder.total_length,
+        bool(holder.continue_positions),
+    )
 
-    def check(self, multiple: int | None) -> None:
-        """Raises ValueError for options that are invalid, or conflict. multiple: `pad_to_multiple_of`."""
-        names, total = self.kwargs_for, self.total_length
-        if names is not None and (not isinstance(names, str) or names not in NAMES):
-            raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
-        lengths = {"pad_to_multiple_of": multiple, "align_to": self.align_to, "total_length": total}
-        for name, value in lengths.items():
-            check_length(name, value)
-        if total is not None and multiple is not None:
-            raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
-        for name, value in lengths.items():
-            if self.align_to is not None and value is not None and value % self.align_to:
-                raise ValueError(f"{name}={value} must be a multiple of align_to={self.align_to}")
 
-    def layout(self, multiple: int | None, **more: Any) -> BatchLayout:
-        """The layout of a batch. more: its other fields."""
-        return BatchLayout(
-            multiple_of=multiple or 1,
-            start=self.position_ids_start if self.return_position_ids else 0,
-            align_to=self.align_to or 0,
-            total=self.total_length or 0,
-            continue_positions=bool(self.continue_positions),
-            **more,
-        )
+def boundaries_of(how: Flattening) -> tuple[tuple[str, str], ...]:
+    """The outputs that say where rows begin, and what each is."""
+    parts = () if how.kwargs_for is None else NAMES[how.kwargs_for]
+    if how.align_to is not None:
+        return (*parts, _PADDING_MASK)
+    return tuple(part for part in parts if not part[0].endswith("_padded"))
 
-    def total(self, needed: int, rows: int, multiple: int | None = None) -> int:
-        """The length of a batch whose rows take `needed` tokens. Raises ValueError and OverflowError."""
-        step = multiple or self.align_to or 1
-        total = -(-needed // step) * step if self.total_length is None else as_int(self.total_length, "total_length")
-        if max(needed, total) >= _INT32:
-            raise OverflowError(f"{max(needed, total)} tokens are more than int32 cu_seqlens can hold")
-        if self.align_to and total % self.align_to:
-            raise ValueError(f"total_length={total} is not a multiple of {self.align_to}, but the place of each row is")
-        if total < needed:
-            raise ValueError(f"total_length={total} is below the {needed} tokens that the rows take")
-        if total > needed and not (rows if self.align_to else needed):
-            lacks = "row to pad" if self.align_to else "token: position_ids have nothing to continue from"
-            raise ValueError(f"total_length={total}, but there is no {lacks}")
-        if not -(2**63) <= self.position_ids_start < 2**63:
-            raise OverflowError(f"position_ids_start={self.position_ids_start} is beyond int64")
-        return total
 
-    def layout_of(self, lengths: Any, tokens: int, multiple: int | None = None) -> BatchLayout:
-        """The layout of rows of these lengths, an int64 array, `tokens` in all. Raises ValueError and OverflowError."""
-        align_to = min(self.align_to or 0, _INT32)  # what takes more is refused, and does not overflow meanwhile
-        needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
-        total = self.total(needed, len(lengths), multiple)
-        return self.layout(None, batched=False)._replace(align_to=align_to, total=total)
+def check_flattening(how: Flattening, multiple: int | None) -> None:
+    """Raises ValueError for options that are invalid, or conflict. multiple: `pad_to_multiple_of`."""
+    names, total = how.kwargs_for, how.total_length
+    if names is not None and (not isinstance(names, str) or names not in NAMES):
+        raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
+    lengths = {"pad_to_multiple_of": multiple, "align_to": how.align_to, "total_length": total}
+    for name, value in lengths.items():
+        check_length(name, value)
+    if total is not None and multiple is not None:
+        raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
+    for name, value in lengths.items():
+        if how.align_to is not None and value is not None and value % how.align_to:
+            raise ValueError(f"{name}={value} must be a multiple of align_to={how.align_to}")
+
+
+def layout_of(how: Flattening, multiple: int | None, **more: Any) -> BatchLayout:
+    """The layout of a batch. more: its other fields."""
+    return BatchLayout(
+        multiple_of=multiple or 1,
+        start=how.position_ids_start if how.return_position_ids else 0,
+        align_to=how.align_to or 0,
+        total=how.total_length or 0,
+        continue_positions=bool(how.continue_positions),
+        **more,
+    )
+
+
+def total_of(how: Flattening, needed: int, rows: int, multiple: int | None = None) -> int:
+    """The length of a batch whose rows take `needed` tokens. Raises ValueError and OverflowError."""
+    step = multiple or how.align_to or 1
+    total = -(-needed // step) * step if how.total_length is None else as_int(how.total_length, "total_length")
+    if max(needed, total) >= _INT32:
+        raise OverflowError(f"{max(needed, total)} tokens are more than int32 cu_seqlens can hold")
+    if how.align_to and total % how.align_to:
+        raise ValueError(f"total_length={total} is not a multiple of {how.align_to}, but the place of each row is")
+    if total < needed:
+        raise ValueError(f"total_length={total} is below the {needed} tokens that the rows take")
+    if total > needed and not (rows if how.align_to else needed):
+        lacks = "row to pad" if how.align_to else "token: position_ids have nothing to continue from"
+        raise ValueError(f"total_length={total}, but there is no {lacks}")
+    if not -(2**63) <= how.position_ids_start < 2**63:
+        raise OverflowError(f"position_ids_start={how.position_ids_start} is beyond int64")
+    return total
+
+
+def layout_of_rows(how: Flattening, lengths: Any, tokens: int, multiple: int | None = None) -> BatchLayout:
+    """The layout of rows of these lengths, an int64 array, `tokens` in all. Raises ValueError and OverflowError."""
+    align_to = min(how.align_to or 0, _INT32)  # what takes more is refused, and does not overflow meanwhile
+    needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
+    total = total_of(how, needed, len(lengths), multiple)
+    return layout_of(how, None, batched=False)._replace(align_to=align_to, total=total)
 
 
 def check_length(name: str, value: Any) -> None:

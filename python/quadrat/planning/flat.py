@@ -11,7 +11,7 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, names_of, plain
 from quadrat.installed.imitated import PADDING_FREE, Imitation
-from quadrat.ops.flattening import Flattening
+from quadrat.ops.flattening import Flattening, boundaries_of, check_flattening, flattening_of, layout_of, layout_of_rows
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind, failed
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
@@ -85,7 +85,7 @@ class FlatBatch(NamedTuple):
         own, derives = OwnColumns.of(collator), labelling.derives
         options = FlatOptions(labels, label, how, kinds, own, padded, derives, packed, refuses_empty)
         pads = {MAIN: input_pad, label or "labels": label_pad, "qkv_format": "thd", **extra}
-        return cls(framework, options, multiple, how.layout(multiple, separator=separator), pads, labelling)
+        return cls(framework, options, multiple, layout_of(how, multiple, separator=separator), pads, labelling)
 
     @property
     def only(self) -> tuple[str, ...]:
@@ -119,8 +119,8 @@ def padding_free_plan(
     given = collator.padding_free
     if given is not True and not isinstance(given, Flattening):
         raise TypeError(f"padding_free must be True, False or a quadrat.Flattening, not {given!r}")
-    how = Flattening() if given is True else Flattening.of(given)
-    how.check(collator.pad_to_multiple_of)
+    how = Flattening() if given is True else flattening_of(given)
+    check_flattening(how, collator.pad_to_multiple_of)
     names = names_of(features)
     if names is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
@@ -232,7 +232,7 @@ def flat_plan(key: PlanKey) -> Plan:
         steps.append(("position_ids", 0, col.POSITIONS, INT64))
     if how.return_seq_idx:
         steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
-    steps += [(name, 0, *_PARTS[what]) for name, what in how.parts]
+    steps += [(name, 0, *_PARTS[what]) for name, what in boundaries_of(how)]
     last = first + len(options.extra)
     for index, (name, value_type) in enumerate(options.extra, first):
         shape = shapes[index]
@@ -284,5 +284,7 @@ def refuse(collator: Any, plan: FlatBatch, features: Any, why: Reason) -> NoRetu
     for row in np.flatnonzero(tokens == 0) if options.padded and options.labels == "shifted" else ():
         raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
     place = options.flattening._replace(position_ids_start=0)
-    place.layout_of(tokens, int(tokens.sum()), plan.multiple)  # raises ValueError where rows are longer than the batch
+    layout_of_rows(
+        place, tokens, int(tokens.sum()), plan.multiple
+    )  # raises ValueError where rows are longer than the batch
     raise ValueError(reason_text(*why))
