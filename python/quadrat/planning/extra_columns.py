@@ -11,9 +11,8 @@ import numpy as np
 from quadrat import _core
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, is_plain, names_of, plain
 from quadrat.installed.originals import PADS_LABELS
-from quadrat.planning.diagnosis.rules import shape_of
 from quadrat.planning.diagnosis.values import kind_of as type_of
-from quadrat.planning.diagnosis.values import shown
+from quadrat.planning.diagnosis.values import shape_of, shown
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import step_failed
 from quadrat.ragged import source_of
