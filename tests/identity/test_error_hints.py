@@ -146,7 +146,7 @@ LABELS = {
     "a number per row, flattened": labelled(FLAT, lambda n: 1, "'labels', row 0 is the number 1 | one label per row",
         uses(r"use (DataCollatorWithFlattening\(.*\))")),
     "too many": hint(TAGS, lambda: rows(4, 2, labels=lambda n: [1] * (n + 3)),
-        "'labels', row 0 has 7 labels for the 4 tok",
+        "'labels', row 0 has length 7 where 'input_ids' has 4 | one label per token",
         gives(lambda features: [{**row, "labels": row["labels"][: len(row["input_ids"])]} for row in features])),
     "arrays after lists": hint(SEQ2SEQ, labels("labels", [1], np.array([1, 2])),
         "row 1 is a ndarray where row 0 is a list",

@@ -104,38 +104,28 @@ def not_features(features: Any) -> Iterator[str]:
 
 
 def not_rows(features: Sequence[Any], bare: bool) -> Iterator[str]:
-    """Rows that are no mappings. bare: rows of token ids, without a mapping around them, are taken as well."""
+    """Rows that are no mappings. bare: rows of token ids, without a mapping around them, are taken instead."""
     for row, feature in enumerate(features):
         where = f"row {row} is {kind_of(feature)}"
-        if not bare:
-            if not isinstance(feature, Mapping):
-                yield f"{where}, not a mapping of column names to values; {_instead(feature)}"
-        elif isinstance(feature, Mapping):
+        if bare and isinstance(feature, Mapping):
             yield f"{where} where row 0 is {kind_of(features[0])}; give mappings in every row, or in none"
-        elif _is_pair(feature) or _is_batch(feature) or isinstance(feature, str) or not hasattr(feature, "__len__"):
-            yield f"{where}, neither a mapping nor a row of token ids; {_instead(feature)}"
+        elif not isinstance(feature, Mapping) and (instead := _instead(feature, bare)):
+            yield f"{where}, not a mapping of column names to values; {instead}"
 
 
-def _instead(feature: Any) -> str:
+def _instead(feature: Any, bare: bool) -> str:
+    size = dimensions(feature)
     if isinstance(feature, str):
         return "tokenize the text: tokenizer(text)"
-    if _is_batch(feature):
+    if isinstance(feature, (list, tuple)) and len(feature) > 0 and isinstance(feature[0], Mapping):
         return f"it holds {len(feature)} of them: give the inner list, for example collator(features[0])"
-    if _is_pair(feature):
+    if isinstance(feature, tuple) and len({dimensions(value) for value in feature}) > 1:
         return "name its parts, for example {'input_ids': ..., 'labels': ...}"
-    if dimensions(feature) == 1:
-        return "give {'input_ids': row}"
-    if dimensions(feature) == 2 and len(feature) == 1:
-        return "give {'input_ids': row[0]}"
+    if bare and hasattr(feature, "__len__"):
+        return ""  # a row of token ids
+    if size == 1 or (size == 2 and len(feature) == 1):
+        return "give {'input_ids': row}" if size == 1 else "give {'input_ids': row[0]}"
     return "leave it out, or give a mapping, for example {'input_ids': [...]}"
-
-
-def _is_batch(feature: Any) -> bool:
-    return isinstance(feature, (list, tuple)) and len(feature) > 0 and isinstance(feature[0], Mapping)
-
-
-def _is_pair(feature: Any) -> bool:
-    return isinstance(feature, tuple) and len({dimensions(value) for value in feature}) > 1
 
 
 def missing(features: Sequence[Any], columns: Iterable[str], instead: str | None = None) -> Iterator[str]:

@@ -29,11 +29,7 @@ _LABELS = ("label", "labels", "label_ids")
 _WORDS = ("offset_mapping", "word_ids")
 _PADDED = (Role.TOKENS, Role.MARKS, Role.TOKEN_LABELS, Role.TARGETS)
 _ALIGNED = ("padded", "choices")  # forms whose columns go with the tokens
-_STACKED = (Role.LABEL, Role.OTHER, Role.WORDS, Role.NUMBER)
-_ONE_PER_TOKEN = {
-    Role.MARKS: "one number per token, or remove the column",
-    Role.WORDS: "one entry per token, for example those of tokenizer(text)",
-}
+_STACKED = (Role.LABEL, Role.OTHER, Role.NUMBER)
 
 Rows = Mapping[str, Sequence[Any]]  # those of a batch, by column
 Roles = Mapping[str, Role]
@@ -75,7 +71,7 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[Finding]:
         columns = [columns[0]._replace(name="")]
     lists = (column for column in columns if column.role is Role.TOKENS and isinstance(column.values[0], list))
     tokens = next(lists, columns[0])
-    if getattr(collator, "whole_word_mask", False) and form == "padded" and not rows.keys() & {*_WORDS}:
+    if getattr(collator, "whole_word_mask", False) and form == "padded" and not features[0].keys() & {*_WORDS}:
         lacks = "no column 'offset_mapping' or 'word_ids' says where words are"
         yield CERTAIN, f"{lacks}; tokenize with return_offsets_mapping=True"
     if form in _ALIGNED or (form == "masked" and len(set(map(length_of, tokens.values))) > 1):
@@ -102,7 +98,7 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
         where = column.place(row)
         yield from wrong_value(column, where, value)
         if tokens is not None:
-            yield from _not_one_per_token(column, where, length_of(value), tokens, length_of(tokens.values[row]))
+            yield from _not_one_per_token(column, row, tokens)
         if column.if_uneven is not None:
             yield from _uneven(column, where, row, shapes)
         yield from _mixed(column, where, value, like)
@@ -110,17 +106,12 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
         yield EMPTY, f"column '{column.name}' is empty in every row; leave empty rows out"
 
 
-def _not_one_per_token(
-    column: Column, where: str, found: int | None, tokens: Column, length: int | None
-) -> Iterator[Finding]:
-    if length is None:
-        return
-    if column.role is Role.TOKEN_LABELS and found is not None and found > length:
-        labels = f"{where} has {found} labels for the {length} tokens of '{tokens.name}'"
-        yield UNEVEN, f"{labels}; give one label per token"
-    if column.role in _ONE_PER_TOKEN and found != length:
+def _not_one_per_token(column: Column, row: int, tokens: Column) -> Iterator[Finding]:
+    found, length, advice = length_of(column.values[row]), length_of(tokens.values[row]), column.role.value.per_token
+    differs = found != length and (column.role is not Role.TOKEN_LABELS or (found or 0) > (length or 0))  # padded
+    if advice and length is not None and differs:
         has = "no length" if found is None else f"length {found}"
-        yield UNEVEN, f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"
+        yield UNEVEN, f"{column.place(row)} has {has} where '{tokens.name}' has {length}; {advice}"
 
 
 def _uneven(column: Column, where: str, row: int, shapes: Sequence[Shape]) -> Iterator[Finding]:
@@ -177,23 +168,22 @@ def _stacked(collator: Any, first: Mapping[str, Any]) -> Roles:
 
 
 def _joined(collator: Any, first: Mapping[str, Any]) -> Roles:
-    labels = () if getattr(collator, "scalar_labels", False) else ("label", "labels")
-    marks = _MARKS[1:]
-    if not hasattr(collator, "tokenizer"):
-        labels, marks = labels[1:], ()
-    marks += tuple(getattr(collator, "pad_values", None) or ())
-    roles = {**dict.fromkeys(labels, Role.FLAT), **dict.fromkeys(marks, Role.MARKS), MAIN: Role.TOKENS}
-    return {MAIN: Role.TOKENS, **{name: roles[name] for name in first if name in roles}}
+    roles = dict.fromkeys(getattr(collator, "pad_values", None) or (), Role.MARKS)
+    if hasattr(collator, "tokenizer"):  # without padding
+        roles |= {**dict.fromkeys(_MARKS[1:], Role.MARKS), "label": Role.FLAT}
+    if not getattr(collator, "scalar_labels", False):
+        roles["labels"] = Role.FLAT
+    roles[MAIN] = Role.TOKENS
+    return {name: roles[name] for name in (MAIN, *first) if name in roles}
 
 
 def _padded(collator: Any, first: Mapping[str, Any]) -> Roles:
     inputs, labels = collator.tokenizer.model_input_names, imitation_of(collator).labels or Role.LABEL
     roles = {name: Role.MARKS for name in _MARKS if name != "attention_mask" or name in inputs}
-    if getattr(collator, "whole_word_mask", False):
-        roles |= dict.fromkeys(_WORDS, Role.WORDS)
     roles |= dict.fromkeys(_LABELS, Role.LABEL if labels in _PADDED else labels)
     roles |= {"label" if "label" in first else "labels": labels, inputs[0]: Role.TOKENS}
-    return {name: roles.get(name, Role.OTHER) for name in (inputs[0], *first)}
+    words = _WORDS if getattr(collator, "whole_word_mask", False) else ()
+    return {name: roles.get(name, Role.OTHER) for name in (inputs[0], *first) if name not in words}
 
 
 def _of_choices(collator: Any, first: Mapping[str, Any]) -> Roles:
@@ -217,7 +207,7 @@ def _if_uneven(collator: Any, form: str, name: str, role: Role, rows: Rows) -> s
         return "give the number of the right choice"
     if role in (Role.TOKENS, Role.TARGETS) and form in _ALIGNED:
         return None if options.pads(collator) else "use padding=True"
-    if name in (getattr(collator, "pad_values", None) or ()) or name == "word_ids":
+    if name in (getattr(collator, "pad_values", None) or ()):
         return None
     return _to_stack(collator, form, name, rows) if form == "stacked" or role in _STACKED else None
 

@@ -23,6 +23,7 @@ class Advice(NamedTuple):
     gap: str = "give a number there, or leave the row out"  # None inside a row
     text: str = ""
     words: str = ""  # strings inside a row
+    per_token: str = ""  # a row that is not as long as the row of tokens
 
 
 _LABEL_GAP = "give -100 where there is no label"
@@ -40,12 +41,16 @@ class Role(enum.Enum):
         text="tokenize it: tokenizer(text)['input_ids']",
         words=_WORDS,
     )
-    MARKS = Advice("one number per token", number="not one number per token; remove the column")
-    WORDS = Advice("which word each token belongs to")
+    MARKS = Advice(
+        "one number per token",
+        number="not one number per token; remove the column",
+        per_token="give one number per token, or remove the column",
+    )
     TOKEN_LABELS = Advice(
         "one label per token",
         number="not one label per token; for one label per row use DataCollatorWithPadding",
         gap=_LABEL_GAP,
+        per_token="give one label per token",
     )
     FLAT = Advice(
         "one number per token of a flattened row",
@@ -141,8 +146,7 @@ def wrong_value(column: Column, where: str, value: Any, inside: bool = False) ->
     if problem is not None:
         yield problem[0], f"{where} {problem[1]}"
     elif isinstance(value, (list, tuple)) and not _is_good(value, column.role):
-        gaps = column.name == "word_ids"  # special tokens are of no word
-        for position, element in ((p, one) for p, one in enumerate(value) if not gaps or one is not None):
+        for position, element in enumerate(value):
             yield from wrong_value(column, f"{where}, position {position}", element, inside=True)
 
 
