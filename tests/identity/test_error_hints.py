@@ -135,11 +135,11 @@ LABELS = {
     "words": labelled(SEQ2SEQ, lambda n: ["w5"], "row 0, position 0 is the string | convert_tokens_to_ids(row)",
         gives(each(ids_of_words, "labels"))),
     "None": labelled([*PLAIN, *TAGS, *LANGUAGE, *FLAT], lambda n: None,
-        "'labels', row 0 is None | or remove the column", gives(without("labels"))),
+        "'labels', row 0 is None | remove the column", gives(without("labels"))),
     "None in a row": hint([*PLAIN, *STACKED], labels("label", 1, None),
         "'label', row 1 is None | give every row a value",
         gives(each(lambda label: label or 0, "label"))),
-    "None for a token": labelled([*TAGS, *SEQ2SEQ], lambda n: [None] * n, "row 0, position 0 is None | give -100 where",
+    "None for a token": labelled([*TAGS, *SEQ2SEQ], lambda n: [None] * n, "row 0, position 0 is None | -100 where",
         gives(each(lambda row: [-100] * len(row), "labels"))),
     "a number per row": labelled([*TAGS, *SEQ2SEQ], lambda n: 1, "'labels', row 0 is the number 1 | one label per row",
         uses(r"use (DataCollatorWithPadding)")),
@@ -156,7 +156,7 @@ LABELS = {
         gives(lambda features: [{**row, "label": 0} for row in features])),
     "missing in a row": hint(CHOICE, lambda: [*without("label")(samples.batch(*CHOICE)[:1]), *samples.batch(*CHOICE)],
         "'label' is missing in row 0 | give the row that column", gives(lambda features: features[1:])),
-    "None for choices": hint(CHOICE, choices(label=None), "'label', row 0 is None | any number",
+    "None for choices": hint(CHOICE, choices(label=None), "'label', row 0 is None | give every row a value",
         gives(each(lambda _: 0, "label"))),
     "a list of choices": hint(CHOICE, lambda: [*choices(label=[1])()[:1], *samples.batch(*CHOICE)],
         "'label' is ragged | the number of the right choice", gives(lambda features: features[1:])),
@@ -239,9 +239,9 @@ COLUMNS = {
     "one number": hint(BARE, [{"input_ids": 5}, {"input_ids": 6}], "'input_ids', row 0 is the number 5 | give a list",
         gives(lambda features: [{"input_ids": [row["input_ids"], 7]} for row in features])),
     "None for ids": h.bad_row(TOKENS, 2, {"input_ids": None, "attention_mask": None},
-        "'input_ids', row 2 is None | leave it out"),
+        "'input_ids', row 2 is None | leave the row out"),
     "None for all ids": hint([*PADDED[:3], *WORDS], [{"input_ids": None}] * 2,
-        "'input_ids', row 0 is None | give the row its token ids",
+        "'input_ids', row 0 is None | give every row a value",
         gives(each(lambda _: [5]))),
     "None among ids": h.bad_row(TOKENS, 2, {"input_ids": [5, None], "attention_mask": [1, 1]},
         "'input_ids', row 2, position 1 is None | or leave the row out"),
@@ -321,7 +321,7 @@ OPTIONS = {
 }
 
 ELSEWHERE = {
-    **{f"{name}, None": other(name, 1, None, "row 1 is None | give the row its token ids") for name in TRL},
+    **{f"{name}, None": other(name, 1, None, "row 1 is None | give every row a value") for name in TRL},
     **{f"{name}, text": other(name, 1, "w5", "row 1 is the string | tokenize it") for name in TRL},
     **{f"{name}, a row too deep": other(name, 2, [[5]], "row 2 is a row inside a list") for name in TRL},
     **{f"{name}, no pad token": hint([name], OTHERS[name].features, "pad_token_id is None | an int",
@@ -333,7 +333,7 @@ ELSEWHERE = {
         ("trl.kto", "label"),
         ("trl.tpo", "reference_ids"), ("trl.sft", "input_ids")) if name in TRL},
     **{f"{name}, None for {column}": other(name, 1, {column: None},
-        f"'{column}', row 1 is None | give every example a number")
+        f"'{column}', row 1 is None | give every row a value")
         for name, column in (("trl.reward", "margin"), ("trl.dpo", "ref_chosen_logps"),
         ("trl.kto", "label")) if name in TRL},
     **{f"{name}, tensors": other(name, 1, torch.tensor([5]),

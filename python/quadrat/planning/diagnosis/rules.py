@@ -107,11 +107,11 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
 
 
 def _not_one_per_token(column: Column, row: int, tokens: Column) -> Iterator[Finding]:
-    found, length, advice = length_of(column.values[row]), length_of(tokens.values[row]), column.role.value.per_token
-    differs = found != length and (column.role is not Role.TOKEN_LABELS or (found or 0) > (length or 0))  # padded
-    if advice and length is not None and differs:
-        has = "no length" if found is None else f"length {found}"
-        yield UNEVEN, f"{column.place(row)} has {has} where '{tokens.name}' has {length}; {advice}"
+    found, length = length_of(column.values[row]), length_of(tokens.values[row])
+    is_short = column.role is Role.TOKEN_LABELS and (found or 0) < (length or 0)  # these are padded
+    if column.role in (Role.MARKS, Role.TOKEN_LABELS) and length is not None and found != length and not is_short:
+        has = f"{column.place(row)} has {'no length' if found is None else f'length {found}'}"
+        yield UNEVEN, f"{has} where '{tokens.name}' has {length}; give {column.role.value.role}, or remove the column"
 
 
 def _uneven(column: Column, where: str, row: int, shapes: Sequence[Shape]) -> Iterator[Finding]:

@@ -19,54 +19,31 @@ class Advice(NamedTuple):
 
     role: str
     number: str = ""  # about a single number; "" where one is right
-    none: str = "give every row a value, or remove the column"
-    gap: str = "give a number there, or leave the row out"  # None inside a row
     text: str = ""
-    words: str = ""  # strings inside a row
-    per_token: str = ""  # a row that is not as long as the row of tokens
 
 
-_LABEL_GAP = "give -100 where there is no label"
-_WORDS = "give token ids: tokenizer.convert_tokens_to_ids(row)"
-_RIGHT = "give the number of the right choice, counted from 0; any number will do where you do not need it"
+_NOT_A_LABEL = "for one label per row use DataCollatorWithPadding"
+_TOKENIZE = "tokenize it: tokenizer({}text)['input_ids'], of a list of tokens tokenizer.convert_tokens_to_ids(row)"
 
 
 class Role(enum.Enum):
     """The role of a column for a collator."""
 
-    TOKENS = Advice(
-        "token ids",
-        number="not a row of token ids; for a row of one token give a list",
-        none="give the row its token ids, or leave it out",
-        text="tokenize it: tokenizer(text)['input_ids']",
-        words=_WORDS,
-    )
-    MARKS = Advice(
-        "one number per token",
-        number="not one number per token; remove the column",
-        per_token="give one number per token, or remove the column",
-    )
-    TOKEN_LABELS = Advice(
-        "one label per token",
-        number="not one label per token; for one label per row use DataCollatorWithPadding",
-        gap=_LABEL_GAP,
-        per_token="give one label per token",
-    )
+    TOKENS = Advice("token ids", "not a row of token ids; for a row of one token give a list", _TOKENIZE.format(""))
+    MARKS = Advice("one number per token", "not one number per token; remove the column")
+    TOKEN_LABELS = Advice("one label per token", f"not one label per token; {_NOT_A_LABEL}")
     FLAT = Advice(
         "one number per token of a flattened row",
-        number="not one number per token; for one label per row use DataCollatorWithFlattening(scalar_labels=True)",
-        gap=_LABEL_GAP,
+        "not one number per token; for one label per row use DataCollatorWithFlattening(scalar_labels=True)",
     )
     TARGETS = Advice(
         "token ids with lengths of their own",
-        number="not a row of token ids; for one label per row use DataCollatorWithPadding",
-        gap=_LABEL_GAP,
-        text="tokenize it: tokenizer(text_target=text)['input_ids']",
-        words=_WORDS,
+        f"not a row of token ids; {_NOT_A_LABEL}",
+        _TOKENIZE.format("text_target="),
     )
-    NUMBER = Advice("one number per example", none="give every example a number", text="give numbers")
-    SIZES = Advice("lengths of documents", number="not the lengths of the row's documents; give a list of them")
-    CHOICE = Advice("the number of the right choice", none=_RIGHT, text=_RIGHT)
+    NUMBER = Advice("one number per example")
+    SIZES = Advice("lengths of documents", "not the lengths of the row's documents; give a list of them")
+    CHOICE = Advice("the number of the right choice", text="give the number of the right choice, counted from 0")
     LABEL = Advice("a label per row, or a column with the name of one")
     OTHER = Advice("anything that stacks")
 
@@ -154,7 +131,8 @@ def _problem(column: Column, value: Any, inside: bool) -> Finding | None:
     advice, size, is_list = column.role.value, dimensions(value), isinstance(value, (list, tuple))
     certainty, text = CERTAIN, ""
     if value is None:
-        text = f"is None; {advice.gap if inside else advice.none}"
+        remedy = "a number there, -100 where there is no label" if inside else "every row a value, remove the column"
+        text = f"is None; give {remedy}, or leave the row out"
     elif isinstance(value, (str, bytes)):
         text = f"is {kind_of(value)}, which no tensor can hold; {_instead_of_text(column, inside)}"
     elif isinstance(value, int) and not _fits_int64(value):
@@ -167,18 +145,14 @@ def _problem(column: Column, value: Any, inside: bool) -> Finding | None:
     elif advice.number and (size or 0) > 1 and (is_list or column.name != "attention_mask"):
         text = _nested(value)
     elif not is_list:
-        certainty, text = DOUBTFUL, _of_another_type(column, value, inside)
+        certainty = DOUBTFUL
+        if column.role is Role.TOKENS and isinstance(value, float):
+            text = f"is the float {value}, and token ids are ints; give [int(token) for token in row]"
+        elif not inside and (size is None or advice.number) and (form := fast_form(value)) is not None:
+            text = f"is {kind_of(value)}, not a list, array or tensor of numbers; give {form}"
+        elif size is None:
+            text = f"is {kind_of(value)}, which no tensor can hold; {_removal(column.name)}"
     return (certainty, text) if text else None
-
-
-def _of_another_type(column: Column, value: Any, inside: bool) -> str:
-    """About a value that makes some collators fail; "" where there is nothing to say."""
-    role, unknown = column.role, dimensions(value) is None
-    if role is Role.TOKENS and isinstance(value, float):
-        return f"is the float {value}, and token ids are ints; give [int(token) for token in row]"
-    if not inside and (unknown or role.value.number) and (form := fast_form(value)) is not None:
-        return f"is {kind_of(value)}, not a list, array or tensor of numbers; give {form}"
-    return f"is {kind_of(value)}, which no tensor can hold; {_removal(column.name)}" if unknown else ""
 
 
 def _is_good(row: Sequence[Any], role: Role) -> bool:
@@ -210,9 +184,9 @@ def _removal(name: str) -> str:
 
 
 def _instead_of_text(column: Column, inside: bool) -> str:
-    name, advice = column.name, column.role.value
+    name = column.name
     if column.role not in _LABELS:
-        return (advice.words if inside else advice.text) or _removal(name)
+        return column.role.value.text or _removal(name)
     # A batch may lack a class: names are taken from the whole dataset.
     if inside:
         every = f"{{label for row in dataset for label in row['{name}']}}"
