@@ -28,7 +28,7 @@ _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
 _LABELS = ("label", "labels", "label_ids")
 _WORDS = ("offset_mapping", "word_ids")
 _PADDED = (Role.TOKENS, Role.MARKS, Role.TOKEN_LABELS, Role.TARGETS)
-_ALIGNED = ("padded", "choices")  # forms whose columns go with the tokens
+_PADS = ("padded", "choices")  # forms of batches that the tokenizer pads
 _STACKED = (Role.LABEL, Role.OTHER, Role.NUMBER)
 
 Rows = Mapping[str, Sequence[Any]]  # those of a batch, by column
@@ -51,36 +51,29 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[Finding]:
     bare = not isinstance(features[0], Mapping) and getattr(collator, "_takes_bare_rows", False)
     yield from _certain(options.not_rows(features, bare))
     if bare:
-        features, form = [{MAIN: feature} for feature in features], "masked"
+        features, form = [{"": feature} for feature in features], "bare"
     joined = getattr(collator, "join_columns", None) or ()  # rows may lack these
     features = [{name: value for name, value in one.items() if name not in joined} for one in features]
     roles = collator._roles(features) if form == "roles" else _ROLES[form](collator, features[0])
     yield from _certain(options.missing(features, roles, getattr(collator, "_instead", None)))
-    rows = {name: [feature[name] for feature in features] for name in roles}
-    choices = (length_of(rows[MAIN][0]) or 0) if form == "choices" else 0
+    rows, choices = {name: [feature[name] for feature in features] for name in roles}, 0
     if form == "choices":
+        choices = length_of(rows[MAIN][0]) or 0
         yield from _choices(roles, rows, choices)
-    columns = [
-        Column(
-            name, rows[name], role, choices * (role is not Role.CHOICE), _if_uneven(collator, form, name, role, rows)
-        )
-        for name, role in roles.items()
-        if role is not Role.TARGETS or any(value is not None for value in rows[name])  # all None: as if absent
-    ]
-    if bare:
-        columns = [columns[0]._replace(name="")]
+    columns = []
+    for name, role in roles.items():
+        if_uneven = _if_uneven(collator, form, name, role, rows)
+        columns.append(Column(name, rows[name], role, 0 if role is Role.CHOICE else choices, if_uneven))
     lists = (column for column in columns if column.role is Role.TOKENS and isinstance(column.values[0], list))
     tokens = next(lists, columns[0])
-    if getattr(collator, "whole_word_mask", False) and form == "padded" and not features[0].keys() & {*_WORDS}:
+    if form in _PADS or (form in ("masked", "bare") and len(set(map(length_of, tokens.values))) > 1):
+        yield from _certain(options.cannot_pad(collator, tokens))
+    if form in _PADS and getattr(collator, "whole_word_mask", False) and not features[0].keys() & {*_WORDS}:
         lacks = "no column 'offset_mapping' or 'word_ids' says where words are"
         yield CERTAIN, f"{lacks}; tokenize with return_offsets_mapping=True"
-    if form in _ALIGNED or (form == "masked" and len(set(map(length_of, tokens.values))) > 1):
-        yield from _certain(options.cannot_pad(collator, tokens))
-    follows = (
-        {*Role} - {Role.TARGETS} if form in _ALIGNED or getattr(collator, "padding_free", False) else {Role.TOKENS}
-    )
     for column in columns:
-        yield from _findings(column, tokens if column.role in follows else None)
+        aligned = column.role is not Role.TARGETS and (form in _PADS or getattr(collator, "padding_free", False))
+        yield from _findings(column, tokens if aligned or column.role is Role.TOKENS else None)
     if hasattr(collator, "plm_probability") and (longest := max(map(len, tokens.values))) % 2:
         row = tokens.place(next(row for row, value in enumerate(tokens.values) if len(value) == longest))
         width = f"{row} is the longest with {longest} tokens, and the width of the batch must be even"
@@ -93,6 +86,8 @@ def _certain(texts: Iterator[str]) -> Iterator[Finding]:
 
 def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
     """What is wrong with the rows of a column. tokens: those that it goes with."""
+    if column.role is Role.TARGETS and all(value is None for value in column.values):
+        return  # as if the column was absent
     shapes, like = list(map(shape_of, column.values)), column if tokens is None else tokens
     for row, value in enumerate(column.values):
         where = column.place(row)
@@ -198,6 +193,7 @@ _ROLES: dict[str, Callable[[Any, Mapping[str, Any]], Roles]] = {
     "joined": _joined,
     "choices": _of_choices,
     "masked": lambda collator, first: {MAIN: Role.TOKENS},
+    "bare": lambda collator, first: {"": Role.TOKENS},
 }
 
 
@@ -205,7 +201,7 @@ def _if_uneven(collator: Any, form: str, name: str, role: Role, rows: Rows) -> s
     """What to do about a column whose rows differ in shape; None where they may."""
     if role is Role.CHOICE:
         return "give the number of the right choice"
-    if role in (Role.TOKENS, Role.TARGETS) and form in _ALIGNED:
+    if role in (Role.TOKENS, Role.TARGETS) and form in _PADS:
         return None if options.pads(collator) else "use padding=True"
     if name in (getattr(collator, "pad_values", None) or ()):
         return None
