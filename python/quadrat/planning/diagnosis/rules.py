@@ -10,7 +10,7 @@ from quadrat.planning.diagnosis import options
 from quadrat.planning.diagnosis.values import (
     CERTAIN,
     DOUBTFUL,
-    EMPTY,
+    LEAST,
     UNEVEN,
     Column,
     Finding,
@@ -65,8 +65,9 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[Finding]:
         if_uneven = _if_uneven(collator, form, name, role, rows)
         columns.append(Column(name, rows[name], role, 0 if role is Role.CHOICE else choices, if_uneven))
     lists = (column for column in columns if column.role is Role.TOKENS and isinstance(column.values[0], list))
-    tokens = next(lists, columns[0])
-    if form in _PADS or (form in ("masked", "bare") and len(set(map(length_of, tokens.values))) > 1):
+    tokens = next(lists, columns[0])  # whose lengths and types the other columns follow
+    lengths = [length_of(value) or 0 for value in tokens.values]
+    if form in _PADS or (form in ("masked", "bare") and len(set(lengths)) > 1):
         yield from _certain(options.cannot_pad(collator, tokens))
     if form in _PADS and getattr(collator, "whole_word_mask", False) and not features[0].keys() & {*_WORDS}:
         lacks = "no column 'offset_mapping' or 'word_ids' says where words are"
@@ -74,10 +75,10 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[Finding]:
     for column in columns:
         aligned = column.role is not Role.TARGETS and (form in _PADS or getattr(collator, "padding_free", False))
         yield from _findings(column, tokens if aligned or column.role is Role.TOKENS else None)
-    if hasattr(collator, "plm_probability") and (longest := max(map(len, tokens.values))) % 2:
-        row = tokens.place(next(row for row, value in enumerate(tokens.values) if len(value) == longest))
-        width = f"{row} is the longest with {longest} tokens, and the width of the batch must be even"
-        yield EMPTY, f"{width}; give rows of an even length, or add a padding token to the longest"
+    if hasattr(collator, "plm_probability") and (longest := max(lengths)) % 2:
+        where = tokens.place(lengths.index(longest))
+        width = f"{where} is the longest with {longest} tokens, and the width of the batch must be even"
+        yield LEAST, f"{width}; give rows of an even length, or add a padding token to the longest"
 
 
 def _certain(texts: Iterator[str]) -> Iterator[Finding]:
@@ -98,7 +99,7 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
             yield from _uneven(column, where, row, shapes)
         yield from _mixed(column, where, value, like)
     if column.role is Role.TOKENS and 0 in shapes[0] and not any(map(length_of, column.values)):
-        yield EMPTY, f"column '{column.name}' is empty in every row; leave empty rows out"
+        yield LEAST, f"column '{column.name}' is empty in every row; leave empty rows out"
 
 
 def _not_one_per_token(column: Column, row: int, tokens: Column) -> Iterator[Finding]:

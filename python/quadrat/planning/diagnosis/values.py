@@ -9,7 +9,7 @@ import numpy as np
 from quadrat.support.arrays import fast_form
 
 # What is wrong, and how sure it is that the reference fails because of it: the lowest is told.
-CERTAIN, UNEVEN, DOUBTFUL, EMPTY = range(4)
+CERTAIN, UNEVEN, DOUBTFUL, LEAST = range(4)
 Finding = tuple[int, str]
 Shape = tuple[int | None, ...]
 
