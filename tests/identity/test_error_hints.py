@@ -38,7 +38,7 @@ from support.hints import (
 from support.others import OTHERS, TRL
 
 PERMUTED, WORDS = ([name] for name in MASKED)
-UNPADDED = [*PLAIN, *LANGUAGE, *STACKED]
+UNPADDED = [*PLAIN, *STACKED]
 WHOLE = r"for example (collator\(.*\))"
 LOADER = r"DataLoader: (DataLoader\(.*collate_fn=collator\))"
 FROM_TOKENIZER = "'input_ids', row 0 has shape (1, 4) | without return_tensors"
@@ -89,10 +89,6 @@ def labels(name: str, *values: Any) -> Callable[[], Any]:
     return lambda: [{**row, name: value} for row, value in zip(rows(*[4] * len(values)), values, strict=True)]
 
 
-def renamed(old: str, new: str) -> Callable[[Any], Any]:
-    return lambda features: [{new if name == old else name: one[name] for name in one} for one in features]
-
-
 def in_row(name: str, place: int, value: Any, *, removes: bool = False) -> Any:
     """A good batch of another collator with one value in its place, or without it."""
     made = OTHERS[name].batch()
@@ -138,46 +134,34 @@ LABELS = {
         gives(each(ids_of, "labels"))),
     "words": labelled(SEQ2SEQ, lambda n: ["w5"], "row 0, position 0 is the string | convert_tokens_to_ids(row)",
         gives(each(ids_of_words, "labels"))),
-    "None": h.useless_column([*PLAIN, *TAGS, *LANGUAGE, *FLAT], "labels", lambda n: None,
-        "'labels' is None in every row"),
+    "None": labelled([*PLAIN, *TAGS, *LANGUAGE, *FLAT], lambda n: None,
+        "'labels', row 0 is None | remove the column", gives(without("labels"))),
     "None in a row": hint([*PLAIN, *STACKED], labels("label", 1, None),
         "'label', row 1 is None | give every row a value",
         gives(each(lambda label: label or 0, "label"))),
-    "null in an array": hint(STACKED, labels("label", 1, np.float64("nan")),
-        "'label', row 1 is | NaN, which `datasets` makes of null | give every row a value",
-        gives(each(lambda _: 0, "label"))),
-    "null as a choice": hint(CHOICE, choices(label=torch.tensor(float("nan"))), "row 0 is | NaN, which | any number",
-        gives(each(lambda _: 0, "label"))),
-    "None for a token": labelled([*TAGS, *SEQ2SEQ], lambda n: [None] * n, "row 0, position 0 is None | give -100 where",
+    "None for a token": labelled([*TAGS, *SEQ2SEQ], lambda n: [None] * n, "row 0, position 0 is None | -100 where",
         gives(each(lambda row: [-100] * len(row), "labels"))),
     "a number per row": labelled([*TAGS, *SEQ2SEQ], lambda n: 1, "'labels', row 0 is the number 1 | one label per row",
         uses(r"use (DataCollatorWithPadding)")),
     "a number per row, flattened": labelled(FLAT, lambda n: 1, "'labels', row 0 is the number 1 | one label per row",
         uses(r"use (DataCollatorWithFlattening\(.*\))")),
     "too many": hint(TAGS, lambda: rows(4, 2, labels=lambda n: [1] * (n + 3)),
-        "'labels', row 0 has 7 labels for the 4 tok",
+        "'labels', row 0 has length 7 where 'input_ids' has 4 | one label per token",
         gives(lambda features: [{**row, "labels": row["labels"][: len(row["input_ids"])]} for row in features])),
     "arrays after lists": hint(SEQ2SEQ, labels("labels", [1], np.array([1, 2])),
         "row 1 is a ndarray where row 0 is a list",
         gives(LISTS)),
     "missing": hint(CHOICE, lambda: without("label")(samples.batch(*CHOICE)),
-        "no column 'label' or 'labels' | any number",
+        "'label' is missing in row 0 | give the row that column",
         gives(lambda features: [{**row, "label": 0} for row in features])),
     "missing in a row": hint(CHOICE, lambda: [*without("label")(samples.batch(*CHOICE)[:1]), *samples.batch(*CHOICE)],
         "'label' is missing in row 0 | give the row that column", gives(lambda features: features[1:])),
-    "None for choices": hint(CHOICE, choices(label=None), "'label', row 0 is None | any number",
+    "None for choices": hint(CHOICE, choices(label=None), "'label', row 0 is None | give every row a value",
         gives(each(lambda _: 0, "label"))),
     "a list of choices": hint(CHOICE, lambda: [*choices(label=[1])()[:1], *samples.batch(*CHOICE)],
-        "'label', row 0 is a list | the number of the right choice", gives(lambda features: features[1:])),
-    "under two names": hint([*TAGS, *SEQ2SEQ], lambda: rows(4, 2, label=tags, labels=tags),
-        "'labels' is ragged | 'label' has",
-        gives(without("label"))),
-    "tensors of several": hint(STACKED, labels("label", *[torch.tensor([1, 2])] * 2), "'label', row 0 holds 2 numbers",
-        gives(renamed("label", "labels"))),
+        "'label' is ragged | the number of the right choice", gives(lambda features: features[1:])),
     "tensors beside lists": hint([*PLAIN, *LANGUAGE], labels("label", *[torch.tensor([1, 2])] * 2),
         "'label', row 0 is a Tensor where 'input_ids' is a list", gives(LISTS)),
-    "a number of label_ids": hint(STACKED, labels("label_ids", 1, 2), "'label_ids', row 0 is the number 1",
-        gives(renamed("label_ids", "label"))),
 }
 
 FEATURES = {
@@ -252,21 +236,17 @@ COLUMNS = {
     "floats": hint(PADDED, lambda: each(lambda row: list(map(float, row)), "input_ids")(rows(4, 2)),
         "row 0, position 0 is the float 5.0 | [int(token) for token in row]",
         gives(each(lambda row: list(map(int, row))))),
-    "tensors of floats": hint(WORDS, lambda: each(torch.FloatTensor, "input_ids")(rows(4, 2)),
-        "holds float32 numbers | row.long()",
-        gives(each(lambda row: row.long(), "input_ids")), mlm_probability=1.0, mask_replace_prob=0.0,
-        random_replace_prob=1.0),
     "one number": hint(BARE, [{"input_ids": 5}, {"input_ids": 6}], "'input_ids', row 0 is the number 5 | give a list",
         gives(lambda features: [{"input_ids": [row["input_ids"], 7]} for row in features])),
     "None for ids": h.bad_row(TOKENS, 2, {"input_ids": None, "attention_mask": None},
-        "'input_ids', row 2 is None | leave it out"),
+        "'input_ids', row 2 is None | leave the row out"),
     "None for all ids": hint([*PADDED[:3], *WORDS], [{"input_ids": None}] * 2,
-        "'input_ids', row 0 is None | give the row its token ids",
+        "'input_ids', row 0 is None | give every row a value",
         gives(each(lambda _: [5]))),
     "None among ids": h.bad_row(TOKENS, 2, {"input_ids": [5, None], "attention_mask": [1, 1]},
         "'input_ids', row 2, position 1 is None | or leave the row out"),
     "no ids": hint([*PADDED, *FLAT, *WORDS], [{"text": "w5 w6"}, {"text": "w7 w8"}],
-        "no column 'input_ids' | tokenizer(row['text'])",
+        "'input_ids' is missing in row 0 | tokenizer(row['text'])",
         gives(lambda features: [samples.tokenizer()(row["text"]) for row in features])),
     "beyond int64": hint(TOKENS, [{"input_ids": [5, 2**63]}, {"input_ids": [6, 7]}],
         "row 0, position 1 is 9223372036854775808 | -2**63",
@@ -278,7 +258,7 @@ COLUMNS = {
         gives(LISTS)),
     "odd width": hint(PERMUTED, lambda: rows(3, 2), "row 0 | 3 tokens | must be even | add a padding token",
         gives(lambda features: [{"input_ids": [*features[0]["input_ids"], 0]}, features[1]])),
-    "an empty row": h.given_as(PERMUTED, lambda: rows(0, 0), "row 0 is empty"),
+    "an empty row": h.given_as(PERMUTED, lambda: rows(0, 0), "'input_ids' is empty in every row"),
     "a short mask": hint(PADDED, lambda: [*rows(4), {"input_ids": [5, 6], "attention_mask": [1]}],
         "'attention_mask', row 1 has length 1 where 'input_ids' has 2 | or remove the column",
         gives(without("attention_mask"))),
@@ -332,23 +312,16 @@ OPTIONS = {
     "below the longest": hint(PADDED[1:3], lambda: rows(4, 2),
         "row 0 has 4 tokens, more than max_length=3 | truncation=True",
         gives(each(lambda row: row[:3])), padding="max_length", max_length=3),
-    "below the longest row of labels": hint(SEQ2SEQ, lambda: rows(4, 2, labels=lambda n: [1] * (n + 2)),
-        "'labels', row 0 has 6 labels, more than max_length=5", gives(each(lambda row: row[:5])), padding="max_length",
-        max_length=5),
     "unknown framework": h.wrong_option(TOKENS, "return_tensors", "torch", r"must be ('pt')",
         "return_tensors is 'torch'"),
     "no framework": h.wrong_option([*TAGS, *LANGUAGE, *MASKED], "return_tensors", None, r"must be ('pt')",
         "return_tensors is None"),
     "no label to pad with": h.wrong_option(TAGS, "label_pad_token_id", None, r"usually (-100)",
         "label_pad_token_id is None", labels=tags),
-    "no probability": h.wrong_option(PERMUTED, "plm_probability", 0, r"for example (1/6)", "plm_probability is 0"),
-    "no span": hint(PERMUTED, lambda: rows(4, 2), "max_span_length is 0 | a positive int",
-        lambda scene: setattr(scene.collator, "max_span_length", 1) or scene.collator(scene.features),
-        max_span_length=0),
 }
 
 ELSEWHERE = {
-    **{f"{name}, None": other(name, 1, None, "row 1 is None | give the row its token ids") for name in TRL},
+    **{f"{name}, None": other(name, 1, None, "row 1 is None | give every row a value") for name in TRL},
     **{f"{name}, text": other(name, 1, "w5", "row 1 is the string | tokenize it") for name in TRL},
     **{f"{name}, a row too deep": other(name, 2, [[5]], "row 2 is a row inside a list") for name in TRL},
     **{f"{name}, no pad token": hint([name], OTHERS[name].features, "pad_token_id is None | an int",
@@ -360,11 +333,11 @@ ELSEWHERE = {
         ("trl.kto", "label"),
         ("trl.tpo", "reference_ids"), ("trl.sft", "input_ids")) if name in TRL},
     **{f"{name}, None for {column}": other(name, 1, {column: None},
-        f"'{column}', row 1 is None | give every example a number")
+        f"'{column}', row 1 is None | give every row a value")
         for name, column in (("trl.reward", "margin"), ("trl.dpo", "ref_chosen_logps"),
         ("trl.kto", "label")) if name in TRL},
     **{f"{name}, tensors": other(name, 1, torch.tensor([5]),
-        "'prompt_ids', row 1 is a Tensor where a list is expected | value.tolist()")
+        "'prompt_ids', row 1 is a Tensor where row 0 is a list | value.tolist()")
         for name in ("trl.dpo", "trl.kto", "trl.tpo") if name in TRL},
     "a row of pad": other("tokenizer_pad", 1, None, "'input_ids', row 1 is None"),
 }

@@ -24,11 +24,6 @@ from support.strategies import make_tokenizer
 
 LANGUAGE = ("ForLanguageModeling", "ForPermutationLanguageModeling")
 GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]}
-SHORT = {"input_ids": [5, 6], "attention_mask": [1, 1], "labels": [1, 2]}
-
-
-def changed(**columns: Any) -> list[dict[str, Any]]:
-    return [GOOD, {**SHORT, **columns}]
 
 
 @pytest.mark.parametrize("multiple", [2**48 + 1, 2**62, 2**63 - 1, 2**63, 2**64])
@@ -42,18 +37,11 @@ def test_widths_beyond_any_memory(name, multiple):
 
 
 FEW = {"input_ids": [[5], [6, 7]], "attention_mask": [[1], [1, 1]], "label": 1}
-TARGETS = {**GOOD, "labels": [1, 2]}
-TAGS, SEQ2SEQ = "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"
+TAGS = "DataCollatorForTokenClassification"
 CHOICE, STACKED = "DataCollatorForMultipleChoice", "DefaultDataCollator"
 
 # (collator, features, options, what the message must say), of mistakes that test_error_hints.py does not have
 CASES: list[tuple[str, Any, dict[str, Any], list[str]]] = [
-    (TAGS, changed(input_ids=[5, [6]]), {}, ["input_ids", "row 1", "position 1", "a list", "one flat row"]),
-    (TAGS, changed(labels=None), {}, ["labels", "row 1", "None"]),
-    (TAGS, [{**GOOD, "labels": "a"}, {**SHORT, "labels": "b"}], {}, ["labels", "row 0", "str"]),
-    (SEQ2SEQ, [TARGETS, {**SHORT, "labels": None}], {}, ["labels", "row 1", "None"]),
-    (SEQ2SEQ, [TARGETS, {**SHORT, "labels": [2**63]}], {}, ["labels", "row 1", "position 0", "int64"]),
-    (SEQ2SEQ, [TARGETS, {"input_ids": [5, 6], "attention_mask": [1, 1], "other": 1}], {}, ["labels", "missing"]),
     (CHOICE, [FEW, {**FEW, "attention_mask": [[1]]}], {}, ["attention_mask", "row 1", "1 choices", "input_ids", "2"]),
     (CHOICE, [FEW, {**FEW, "input_ids": [[5], [6, None]]}], {}, ["row 1, choice 1, position 1", "None"]),
     (
@@ -68,9 +56,6 @@ CASES: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     (CHOICE, [FEW], {"padding": False}, ["input_ids", "length 1", "length 2", "padding=True"]),
     (CHOICE, [], {}, ["empty"]),
     (STACKED, [], {}, ["empty"]),
-    (STACKED, [{"a": [1, 2]}, {"a": [1, None]}], {}, ["'a'", "row 1", "position 1", "None"]),
-    (STACKED, [{"a": [1, 2]}, {"a": [1, 2**64]}], {}, ["'a'", "row 1", "position 1", "int64"]),
-    (STACKED, [{"a": [1, 2]}, {"b": [1]}], {}, ["'a'", "missing", "row 1"]),
 ]
 
 
@@ -237,12 +222,6 @@ TOKENIZERS = {
         {"pad_token": None, "eos_token": None},
         ("has no pad token", r"; call (tokenizer.*?\))"),
     ),
-    "no mask token": (hints.MASKED[:1], {"mask_token": None}, ("has no mask token", r"; call (.*)$")),
-    "padding in the middle": (
-        hints.PADDED,
-        {"padding_side": "middle"},
-        ("padding_side is 'middle'", r"set (tokenizer.padding_side to 'right')"),
-    ),
     "a mask that is not listed": (
         hints.PADDED,
         {"model_input_names": ["input_ids"]},
@@ -263,22 +242,9 @@ def test_tokenizers_that_do_not_pad(kind, name):
     (happened, expected), got = (outcome(collator, features) for collator in collators)
     assert happened == "raised"
     code = hints.code(check_error(expected, got, [said]), pattern)
-    words = {" to 'right'": " = 'right'", "it to tokenizer.model_input_names": "names.append('attention_mask')"}
-    for old, new in words.items():
-        code = code.replace(old, new)
+    code = code.replace("it to tokenizer.model_input_names", "names.append('attention_mask')")
     exec(code, {"tokenizer": tokenizer, "names": tokenizer.model_input_names})
     assert collators[1](features)["input_ids"].shape == (2, 4)
-
-
-@pytest.mark.parametrize("collator", hints.PADDED[:3])
-def test_no_pad_token_and_no_need_of_one(collator):
-    tokenizer = samples.tokenizer()
-    tokenizer.pad_token = None
-    features = hints.rows(4, 4)
-    reference, made = (getattr(library, collator)(tokenizer) for library in (transformers, quadrat))
-    line = check_error(outcome(reference, features)[1], outcome(made, features), ["has no pad token"])
-    made.padding = hints.run(hints.code(line, r"or use padding=(False)"))
-    assert made(features)["input_ids"].shape == (2, 4)
 
 
 def test_columns_of_tokenizer_pad():

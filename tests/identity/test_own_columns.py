@@ -370,11 +370,7 @@ def test_budgets_hold_tokens_and_patches(grids, how, padded, data):
     assert all(patches[pack].sum() <= max(1, patches.max()) for pack in packs.to_lists())
 
 
-def test_hints_where_rows_are_tuples_or_of_bfloat16():
+def test_hints_where_rows_are_tuples():
     tuples = [{"input_ids": (5, 6), "labels": (1, 2)}, {"input_ids": (5,), "labels": (1,)}]
     with pytest.raises(TypeError, match=r"only concatenate tuple.*\n.*row 0 is a tuple where a list is expected"):
         samples.make(quadrat, "DataCollatorForTokenClassification")(tuples)
-    for name in ("DataCollatorWithPadding", "DefaultDataCollator"):
-        rows = [{"input_ids": [5, 6], "x": torch.ones(2).bfloat16()}] * 2
-        with pytest.raises((ValueError, TypeError), match=r"'x', row 0 holds bfloat16 .* or use return_tensors='pt'$"):
-            samples.make(quadrat, name, return_tensors="np")(rows)

@@ -9,7 +9,7 @@ from transformers.data.data_collator import DataCollatorMixin
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
-from quadrat.planning.diagnosis.options import unknown_framework
+from quadrat.planning.diagnosis.options import unknown_value
 from quadrat.planning.dispatch import Imitator, dispatch
 from quadrat.planning.extra_columns import check_pad_values, refuse, require_columns
 from quadrat.planning.facts import own_facts
@@ -148,7 +148,7 @@ class MixinCollator(Collator, DataCollatorMixin):
             except ValueError as error:
                 if hasattr(self, f"{return_tensors}_call"):
                     raise
-                raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
+                raise ValueError(f"{error}\nquadrat: {unknown_value('return_tensors', return_tensors)}") from error
 
         why = f"return_tensors={return_tensors!r}", OTHER_TENSORS
         return fall_back(self, reference, features, why)  # type: ignore[no-any-return]

@@ -11,9 +11,9 @@ import numpy as np
 from quadrat import _core
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, is_plain, names_of, plain
 from quadrat.installed.originals import PADS_LABELS
-from quadrat.planning.diagnosis.rules import shape_of
+from quadrat.planning.diagnosis.options import missing
 from quadrat.planning.diagnosis.values import kind_of as type_of
-from quadrat.planning.diagnosis.values import shown
+from quadrat.planning.diagnosis.values import shape_of
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import step_failed
 from quadrat.ragged import source_of
@@ -202,14 +202,11 @@ def require_columns(collator: Any, features: Any) -> None:
     has_names = all(isinstance(row, Mapping) for row in features) if rows is features else True
     if not (has_names or collator._takes_bare_rows):
         return  # that they are no mappings is told first
+    rows = rows if has_names else [{}] * len(rows)
     for name in collator.pad_values:
-        lacking = [row for row, columns in enumerate(rows) if not (has_names and name in columns)]
-        if lacking and name != MAIN and not (name in LABELS and len(lacking) == len(rows)):
-            has = shown(list(rows[lacking[0]])) if has_names else "no columns"
-            raise KeyError(
-                f"pad_values: column '{name}' is missing in row {lacking[0]}, which has {has}: give it to each row, or "
-                "leave it out of pad_values"
-            )
+        may_lack = name == MAIN or (name in LABELS and not any(name in columns for columns in rows))
+        for problem in () if may_lack else missing(rows, [name], "give it to each row, or leave it out of pad_values"):
+            raise KeyError(f"pad_values: {problem}")
 
 
 def _labels_of_some(names: tuple[str, ...], features: Any) -> Reason | None:

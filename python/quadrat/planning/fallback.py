@@ -1,9 +1,10 @@
 """Shared by the collators: falling back to the reference, and adding hints to its errors."""
 
 import functools
+import itertools
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 
 from quadrat.input.rows import SEQUENCES, Rows, is_plain, names_of, plain
@@ -152,18 +153,13 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
 def diagnose(features: Any, collator: Any) -> str | None:
     """The first problem found in the collator's options or in `features`, or None."""
     try:
-        return next(_problems(features, collator), None)
+        found = next(options.not_a_tokenizer(collator), None)
+        if found is not None or features is NO_FEATURES:
+            return found
+        found = next(itertools.chain(options.not_features(features), options.unknown(collator)), None)
+        return rules.first_problem(features, collator) if found is None else found
     except Exception:  # a feature that fails to be looked at: the reference's error stands alone
         return None
-
-
-def _problems(features: Any, collator: Any) -> Iterator[str]:
-    """Certain ones first, then what is most likely the cause."""
-    yield from options.not_a_tokenizer(collator)
-    if features is not NO_FEATURES:
-        yield from options.not_features(features)
-        yield from options.unknown(collator)
-        yield from rules.problems(features, collator)
 
 
 def reraise_with_hint(error: Exception, more: str | None) -> NoReturn:

@@ -128,10 +128,6 @@ class PreferenceCollator(TrlCollator):
     def _completions(self) -> int:
         return len(self._rows[0].completions)
 
-    @property
-    def _joins_lists(self) -> bool:
-        return any(rows.prompt is not None for rows in self._rows)
-
     def _roles(self, features: Any) -> dict[str, Role]:
         sets, numbers = self._rows_and_numbers(features[0])
         rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
