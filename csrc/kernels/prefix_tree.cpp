@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -53,12 +54,6 @@ QUADRAT_CLONES std::int64_t count_same(const std::int64_t* a, const std::int64_t
         ++at;
     }
     return at;
-}
-
-QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_t* out) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        out[i] = first + i;
-    }
 }
 
 class Tree {

@@ -70,22 +70,10 @@ void register_columns(py::module_& m) {
         .def("cut", &Columns::cut, "index"_a, "starts"_a, "lengths"_a)
         .def("count", &Columns::count, "index"_a)
         .def(
-            "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
-        .def(
             "describe",
             [](const Columns& self, std::size_t index) {
                 const Column& c = self.at(index);
                 return py::make_tuple(c.forms, c.first_form, c.kinds, c.min_length, c.max_length, c.total);
-            },
-            "index"_a)
-        .def(
-            "stored_kinds",  // of the rows as they lie in memory, as bits: Arrow's float32 stand for Python's floats
-            [](const Columns& self, std::size_t index) {
-                std::uint32_t kinds = 0;
-                for (const Row& row : self.at(index).rows) {
-                    kinds |= row.length > 0 ? 1U << static_cast<unsigned>(row.kind) : 0U;
-                }
-                return kinds;
             },
             "index"_a)
         .def(
