@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 
 #include "bytes.hpp"
@@ -13,15 +12,10 @@ namespace {
 
 constexpr std::int64_t block = 16;  // tokens that are looked at together
 
-// Another thread may change the numbers. The fence keeps the compiler from reading them a second time.
-inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
-    copy_bytes(to, from, bytes_of(count, sizeof *to));
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
+// Another thread may change the numbers. The fence keeps the compiler from reading one a second time.
 inline std::int64_t read_once(const std::int64_t* from) {
-    std::int64_t number;
-    read_once(from, 1, &number);
+    const std::int64_t number = *from;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     return number;
 }
 
@@ -46,92 +40,7 @@ QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::in
     return end;
 }
 
-// Tokens of a few bytes, where calls for short runs would cost more than the tokens.
-template <std::size_t token>
-inline Status take_small(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    for (std::int64_t at = 0; at < indices.size; at += block) {
-        const std::int64_t count = std::min(block, indices.size - at);
-        std::int64_t number[block] = {};
-        read_once(indices.data + at, count, number);
-        if (count == block && number[0] >= 0 && number[0] <= size - block) {
-            std::int64_t other = 0;
-            for (std::int64_t k = 0; k < block; ++k) {
-                other |= number[k] ^ (number[0] + k);
-            }
-            if (other == 0) {
-                copy_bytes(out + bytes_of(at, token), values + bytes_of(number[0], token), block * token);
-                continue;
-            }
-        }
-        for (std::int64_t k = 0; k < count; ++k) {
-            if (number[k] < 0 || number[k] >= size) {
-                return {Code::out_of_range, at + k};
-            }
-            copy_bytes(out + bytes_of(at + k, token), values + bytes_of(number[k], token), token);
-        }
-    }
-    return {};
-}
-
 // False where the places do not rise, or one is outside.
-template <std::size_t token>
-inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    std::int64_t written = 0;
-    const auto clear_to = [&](std::int64_t end) {
-        if (end - written >= block) {
-            fill_bytes(out + bytes_of(written, token), 0, bytes_of(end - written, token));
-            written = end;
-        }
-        for (; written < end; ++written) {
-            fill_bytes(out + bytes_of(written, token), 0, token);
-        }
-    };
-    for (std::int64_t at = 0; at < indices.size; at += block) {
-        const std::int64_t count = std::min(block, indices.size - at);
-        std::int64_t number[block] = {};
-        read_once(indices.data + at, count, number);
-        unsigned falls = number[0] < written || number[count - 1] >= size ? 1 : 0;
-        for (std::int64_t k = 1; k < count; ++k) {
-            falls |= number[k] <= number[k - 1] ? 1U : 0U;
-        }
-        if (falls != 0) {
-            return false;
-        }
-        if (count == block && number[block - 1] - number[0] == block - 1) {
-            clear_to(number[0]);
-            copy_bytes(out + bytes_of(number[0], token), values + bytes_of(at, token), block * token);
-            written += block;
-            continue;
-        }
-        for (std::int64_t k = 0; k < count; ++k) {
-            clear_to(number[k]);
-            copy_bytes(out + bytes_of(number[k], token), values + bytes_of(at + k, token), token);
-            ++written;
-        }
-    }
-    clear_to(size);
-    return true;
-}
-
-// The same for tokens of any size, a run at a time.
-Status take_runs(const char* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
-                 char* out) {
-    const Copier copy(bytes_of(indices.size, token));
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at);
-        if (first < 0 || first >= size) {
-            return {Code::out_of_range, at};
-        }
-        const std::int64_t length = end_of_run(indices, at, first) - at;
-        if (length > size - first) {
-            return {Code::out_of_range, at + size - first};
-        }
-        copy(out + bytes_of(at, token), values + bytes_of(first, token), bytes_of(length, token));
-        at += length;
-    }
-    return {};
-}
-
 bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
     const Copier copy(bytes_of(size, token));
     std::int64_t written = 0;
@@ -203,37 +112,10 @@ inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> ou
     return {place == out.size ? Code::ok : Code::changed};
 }
 
-// Where the first byte is that is 0, or is not: at `width` if there is none.
-template <bool zero>
-std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
-    constexpr std::int64_t word = 8;
-    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
-    for (; at + word <= width; at += word) {
-        std::uint64_t bytes;
-        std::memcpy(&bytes, mask + at, sizeof bytes);
-        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
-            break;
-        }
-    }
-    while (at < width && (mask[at] == 0) != zero) {
-        ++at;
-    }
-    return at;
-}
-
-// T: as large as a token, or the numbers of a mask.
-#define QUADRAT_ITEM(T)                                                                                         \
-    QUADRAT_CLONES Status take(std::T, const char* values, std::int64_t size, Span<const std::int64_t> indices, \
-                               char* out) {                                                                     \
-        return take_small<sizeof(std::T)>(values, size, indices, out);                                          \
-    }                                                                                                           \
-    QUADRAT_CLONES bool put(std::T, const char* values, Span<const std::int64_t> indices, char* out,            \
-                            std::int64_t size) {                                                                \
-        return put_small<sizeof(std::T)>(values, indices, out, size);                                           \
-    }                                                                                                           \
-    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); }        \
-    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {              \
-        return indices_of(mask, size, out);                                                                     \
+#define QUADRAT_ITEM(T)                                                                                  \
+    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); } \
+    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {       \
+        return indices_of(mask, size, out);                                                              \
     }
 QUADRAT_ITEM(uint8_t)
 QUADRAT_ITEM(uint16_t)
@@ -256,9 +138,20 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     }
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    return with_item(
-        token, [&](auto item) { return take(item, source, size, indices, target); },
-        [&] { return take_runs(source, size, token, indices, target); });
+    const Copier copy(bytes_of(indices.size, token));
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at);
+        if (first < 0 || first >= size) {
+            return {Code::out_of_range, at};
+        }
+        const std::int64_t length = end_of_run(indices, at, first) - at;
+        if (length > size - first) {
+            return {Code::out_of_range, at + size - first};
+        }
+        copy(target + bytes_of(at, token), source + bytes_of(first, token), bytes_of(length, token));
+        at += length;
+    }
+    return {};
 }
 
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
@@ -268,9 +161,7 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     }
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    if (with_item(
-            token, [&](auto item) { return put(item, source, indices, target, size); },
-            [&] { return put_runs(source, token, indices, target, size); })) {
+    if (put_runs(source, token, indices, target, size)) {
         return {};
     }
     fill_bytes(target, 0, bytes_of(size, token));
@@ -312,44 +203,6 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
         return {Code::bad_argument};
     }
     return with_mask(mask, item, [&](const auto* first) { return indices(first, size, out); });
-}
-
-Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    offsets[0] = 0;
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        offsets[row + 1] = offsets[row] + count(mask + row * width, width).kept;
-    }
-    return {};
-}
-
-Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
-                    Span<const std::int64_t> offsets, void* out) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    const char* const source = static_cast<const char*>(padded);
-    char* const target = static_cast<char*>(out);
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        const std::uint8_t* const kept = mask + row * width;
-        std::int64_t place = offsets[row];
-        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
-            const std::int64_t end = find<true>(kept, at, width);
-            if (place + (end - at) > offsets[row + 1]) {
-                return {Code::changed, row};
-            }
-            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
-                       bytes_of(end - at, token));
-            place += end - at;
-            at = end;
-        }
-        if (place != offsets[row + 1]) {
-            return {Code::changed, row};
-        }
-    }
-    return {};
 }
 
 }  // namespace quadrat
