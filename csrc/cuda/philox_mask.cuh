@@ -1,6 +1,6 @@
 // philox_mask: masks the tokens of each row, as the CPU does, or first pads them: copy_rows, fill_gaps, attention_mask
-// and philox_mask in one launch, so that ids are read once. Each token is a word of its own. A thread draws four words for
-// positions eight apart, so that a warp reads and writes runs of eight tokens.
+// and philox_mask in one launch, so that ids are read once. Each token is a word of its own. A thread draws four words
+// for positions eight apart, so that a warp reads and writes runs of eight tokens.
 #pragma once
 
 #include "kernel.cuh"

@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <tuple>
 
@@ -82,11 +81,6 @@ Budget budget_of(const BudgetParts& parts) {
 
 Batch* batches_in(Ints& array) { return reinterpret_cast<Batch*>(array.mutable_data()); }
 
-// Memory whose pages are only there once they are written.
-std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
-    return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
-}
-
 std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets,
                                      const std::optional<Ints>& counts, std::int64_t max_count) {
     const auto how = static_cast<Fit>(fit);
@@ -101,9 +95,9 @@ std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_lengt
         return {Status{Code::bad_argument}, packs};
     }
     const SecondLimit second{counts ? counts->data() : nullptr, max_count};
-    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how, second));
+    const auto room = scratch<std::int64_t>(pack_rows_scratch(count, max_length, how, second));
     Watch watch(&look_for_signals);
-    const Status status = pack_rows(span_of(lengths), max_length, how, second, scratch.get(), rows.mutable_data(),
+    const Status status = pack_rows(span_of(lengths), max_length, how, second, room.get(), rows.mutable_data(),
                                     offsets.mutable_data(), &packs, watch);
     return {status, packs};
 }
@@ -113,7 +107,7 @@ std::pair<Status, std::int64_t> plan(const Ints& lengths, const BudgetParts& bud
     std::int64_t count = 0;
     require_size(order, lengths.size(), "order");
     require_size(batches, 3 * lengths.size(), "batches");
-    const auto spare = scratch_of(std::min<std::int64_t>(window, lengths.size()));
+    const auto spare = scratch<std::int64_t>(std::min<std::int64_t>(window, lengths.size()));
     Watch watch(&look_for_signals);
     const Status status = plan_batches(span_of(lengths), budget_of(budget), window, span_to(order), spare.get(),
                                        batches_in(batches), &count, watch);
@@ -128,11 +122,11 @@ bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, 
     if (step_order) {
         require_size(*step_order, steps, "step_order");
     }
-    const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
+    const auto room = scratch<std::int64_t>(balance_batches_scratch(count, ranks, steps));
     Watch watch(&look_for_signals);
     return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
-                                             count, ranks, steps, step_order ? step_order->data() : nullptr,
-                                             scratch.get(), batches_in(out), watch));
+                                             count, ranks, steps, step_order ? step_order->data() : nullptr, room.get(),
+                                             batches_in(out), watch));
 }
 
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
@@ -145,9 +139,9 @@ std::tuple<Status, std::int64_t, std::int64_t> tree_of(Span<const std::int64_t> 
                                                        Span<const std::int32_t> offsets, std::int64_t shortest,
                                                        Address nodes, Address token_of_cell, Address cell_of_token) {
     PrefixTotals totals;
-    const auto scratch = scratch_of(prefix_tree_scratch(offsets.size - 1));
+    const auto room = scratch<std::int64_t>(prefix_tree_scratch(offsets.size - 1));
     const Status status =
-        prefix_tree(ids, positions, offsets, shortest, scratch.get(), nodes, token_of_cell, cell_of_token, &totals);
+        prefix_tree(ids, positions, offsets, shortest, room.get(), nodes, token_of_cell, cell_of_token, &totals);
     return {status, totals.nodes, totals.tokens};
 }
 
