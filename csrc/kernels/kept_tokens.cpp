@@ -40,22 +40,23 @@ QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::in
     return end;
 }
 
-// False where the places do not rise, or one is outside.
-bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    const Copier copy(bytes_of(size, token));
-    std::int64_t written = 0;
+// Calls move(at, first, length) for one run after the other: indices[at] is `first`. Reports the place of an index that
+// is not below `size`.
+template <typename Move>
+Status for_runs(Span<const std::int64_t> indices, std::int64_t size, Move move) {
     for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
-        if (first < written || first >= size || length > size - first) {
-            return false;
+        const std::int64_t first = read_once(indices.data + at);
+        if (first < 0 || first >= size) {
+            return {Code::out_of_range, at};
         }
-        fill_bytes(out + bytes_of(written, token), 0, bytes_of(first - written, token));
-        copy(out + bytes_of(first, token), values + bytes_of(at, token), bytes_of(length, token));
-        written = first + length;
+        const std::int64_t length = end_of_run(indices, at, first) - at;
+        if (length > size - first) {
+            return {Code::out_of_range, at + size - first};
+        }
+        move(at, first, length);
         at += length;
     }
-    fill_bytes(out + bytes_of(written, token), 0, bytes_of(size - written, token));
-    return true;
+    return {};
 }
 
 struct Count {
@@ -63,9 +64,8 @@ struct Count {
     bool plain;
 };
 
-// Bodies of loops that are compiled for several processors: see simd.hpp.
 template <typename T>
-inline Count count_of(const T* mask, std::int64_t width) {
+Count count(const T* mask, std::int64_t width) {
     std::int64_t kept = 0;
     T bits = 0;
     for (std::int64_t i = 0; i < width; ++i) {
@@ -74,53 +74,6 @@ inline Count count_of(const T* mask, std::int64_t width) {
     }
     return {kept, bits <= 1};
 }
-
-template <typename T>
-inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> out) {
-    std::int64_t place = 0, at = 0;
-    // A block of all or of none is written, or leapt over, at once. In others each number is written to the next place,
-    // and the next one over it if the mask does not keep it.
-    for (; at + block <= size && place + block <= out.size; at += block) {
-        std::int64_t kept = 0;
-        for (std::int64_t k = 0; k < block; ++k) {
-            kept += mask[at + k] != 0 ? 1 : 0;
-        }
-        std::int64_t* const target = out.data + place;
-        if (kept == block) {
-            for (std::int64_t k = 0; k < block; ++k) {
-                target[k] = at + k;
-            }
-            place += block;
-        } else if (kept != 0) {
-            std::int64_t found = 0;
-            for (std::int64_t k = 0; k < block; ++k) {
-                target[found] = at + k;
-                found += mask[at + k] != 0 ? 1 : 0;
-            }
-            place += found;  // not `kept`, which another thread may have made untrue
-        }
-    }
-    for (; at < size; ++at) {
-        if (mask[at] == 0) {
-            continue;
-        }
-        if (place == out.size) {
-            return {Code::changed};
-        }
-        out[place++] = at;
-    }
-    return {place == out.size ? Code::ok : Code::changed};
-}
-
-#define QUADRAT_ITEM(T)                                                                                  \
-    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); } \
-    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {       \
-        return indices_of(mask, size, out);                                                              \
-    }
-QUADRAT_ITEM(uint8_t)
-QUADRAT_ITEM(uint16_t)
-QUADRAT_ITEM(uint32_t)
-QUADRAT_ITEM(uint64_t)
 
 template <typename F>
 Status with_mask(const void* mask, std::size_t item, F f) {
@@ -136,22 +89,11 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
     const Copier copy(bytes_of(indices.size, token));
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at);
-        if (first < 0 || first >= size) {
-            return {Code::out_of_range, at};
-        }
-        const std::int64_t length = end_of_run(indices, at, first) - at;
-        if (length > size - first) {
-            return {Code::out_of_range, at + size - first};
-        }
-        copy(target + bytes_of(at, token), source + bytes_of(first, token), bytes_of(length, token));
-        at += length;
-    }
-    return {};
+    return for_runs(indices, size, [&](std::int64_t at, std::int64_t first, std::int64_t length) {
+        copy(static_cast<char*>(out) + bytes_of(at, token), static_cast<const char*>(values) + bytes_of(first, token),
+             bytes_of(length, token));
+    });
 }
 
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
@@ -159,20 +101,12 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
-    if (put_runs(source, token, indices, target, size)) {
-        return {};
-    }
-    fill_bytes(target, 0, bytes_of(size, token));
-    for (std::int64_t at = 0; at < indices.size; ++at) {
-        const std::int64_t place = read_once(indices.data + at);
-        if (place < 0 || place >= size) {
-            return {Code::out_of_range, at};
-        }
-        copy_bytes(target + bytes_of(place, token), source + bytes_of(at, token), token);
-    }
-    return {};
+    fill_bytes(out, 0, bytes_of(size, token));
+    const Copier copy(bytes_of(size, token));
+    return for_runs(indices, size, [&](std::int64_t at, std::int64_t first, std::int64_t length) {
+        copy(static_cast<char*>(out) + bytes_of(first, token), static_cast<const char*>(values) + bytes_of(at, token),
+             bytes_of(length, token));
+    });
 }
 
 Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<std::int32_t> cu_seqlens,
@@ -202,7 +136,15 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
     if (size < 0 || out.size < 0) {
         return {Code::bad_argument};
     }
-    return with_mask(mask, item, [&](const auto* first) { return indices(first, size, out); });
+    return with_mask(mask, item, [&](const auto* first) -> Status {
+        std::int64_t place = 0, at = 0;
+        for (; at < size && place < out.size; ++at) {
+            out[place] = at;  // the next one is written over it if the mask does not keep it
+            place += first[at] != 0 ? 1 : 0;
+        }
+        const bool ends = place == out.size && std::all_of(first + at, first + size, [](auto one) { return one == 0; });
+        return {ends ? Code::ok : Code::changed};
+    });
 }
 
 }  // namespace quadrat

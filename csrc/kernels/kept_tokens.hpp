@@ -10,8 +10,7 @@ namespace quadrat {
 Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
                    void* out);
 
-// The way back from take_tokens, and its derivative: zeros where no token goes. Where the numbers rise, nothing is
-// written twice.
+// The way back from take_tokens, and its derivative: zeros where no token goes.
 // values: indices.size tokens of `token` bytes. out: `size` tokens. Of several for one place the last stays. An index
 // that is not a place of the output is reported, with its place in `row`; then `out` is not complete.
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,

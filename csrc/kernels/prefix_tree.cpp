@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "bytes.hpp"
-#include "simd.hpp"
 
 namespace quadrat {
 namespace {
@@ -38,22 +37,8 @@ std::int64_t table_size(std::int64_t rows) {
 }
 
 // How many numbers are the same from the first on.
-QUADRAT_CLONES std::int64_t count_same(const std::int64_t* a, const std::int64_t* b, std::int64_t size) {
-    constexpr std::int64_t block = 16;
-    std::int64_t at = 0;
-    for (; at + block <= size; at += block) {
-        std::int64_t other = 0;
-        for (std::int64_t k = at; k < at + block; ++k) {
-            other |= a[k] ^ b[k];
-        }
-        if (other != 0) {
-            break;
-        }
-    }
-    while (at < size && a[at] == b[at]) {
-        ++at;
-    }
-    return at;
+std::int64_t count_same(const std::int64_t* a, const std::int64_t* b, std::int64_t size) {
+    return std::mismatch(a, a + size, b).first - a;
 }
 
 class Tree {
