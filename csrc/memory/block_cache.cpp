@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -19,9 +20,16 @@ namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t slots = 64;
 
+struct Busy {
+    std::atomic_flag held = ATOMIC_FLAG_INIT;
+
+    bool try_lock() { return !held.test_and_set(std::memory_order_acquire); }
+    void unlock() { held.clear(std::memory_order_release); }
+};
+
 // Waiting blocks, the longest waiting first.
 struct Cache {
-    std::mutex busy;
+    Busy busy;
     std::array<Block, slots> blocks{};
     std::size_t count = 0;
     std::size_t bytes = 0;

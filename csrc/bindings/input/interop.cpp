@@ -34,12 +34,9 @@ py::tuple lineage_of(PyTypeObject* type) { return py::reinterpret_borrow<py::tup
 
 bool has(PyTypeObject* type, PyObject* name) {
     const py::tuple lineage = lineage_of(type);
-    for (std::size_t i = 0; i < lineage.size(); ++i) {
-        if (Walk::lookup(names_of(type_at(lineage, i)), name)) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(lineage.begin(), lineage.end(), [&](const py::handle& one) {
+        return static_cast<bool>(Walk::lookup(names_of(reinterpret_cast<PyTypeObject*>(one.ptr())), name));
+    });
 }
 
 bool replaces_nothing(PyTypeObject* type, PyTypeObject* base) {
