@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -71,6 +72,12 @@ std::string message(const Parts&... parts) {
 template <typename T>
 Span<const T> span_of(const std::vector<T>& numbers) {
     return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
+}
+
+// Memory that is not initialised: its pages are only there once they are written.
+template <typename T>
+std::unique_ptr<T[]> scratch(std::int64_t count) {
+    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(std::max<std::int64_t>(0, count))]);
 }
 
 // Takes what a value holds, each object once for each time that it is held.

@@ -47,15 +47,11 @@ struct PadColumn : Output {
 // Columns of a launch: what the parameters of a kernel hold, 4 KB of which all versions of CUDA take.
 inline constexpr int most_columns = 16;
 
-// `most` columns at most: parameters are copied with each launch, and one column is the usual number.
-template <int most>
-struct SomeColumns {
+struct PadColumns {
     std::int64_t rows;
     int count;
-    PadColumn columns[most];
+    PadColumn columns[most_columns];
 };
-
-using PadColumns = SomeColumns<most_columns>;
 
 // padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i], its first `width` tokens
 // if it is longer; zeros fill what no row covers.
@@ -89,15 +85,6 @@ struct FlattenColumns {
     FlatColumn columns[most_columns];
 };
 
-// labels[i] = ids[i], -100 where that is pad_id; [count]. It counts as one row of `count` for the threads.
-struct CausalLabels {
-    static constexpr std::int64_t rows = 1;
-    const std::int64_t* ids;
-    std::int64_t count;
-    std::int64_t pad_id;
-    std::int64_t* labels;
-};
-
 // Row i is values[offsets[i]:offsets[i + 1]], or, where not `flat`, a row of values that are padded already,
 // [rows, width]. The launcher zeroes `out` first: threads add to it.
 struct RowKeys : Rows {
@@ -115,7 +102,7 @@ struct PhiloxMask : Rows {
     const std::uint64_t* row_keys;  // [rows]
     const std::uint64_t* set;       // ids whose bit is 1 are special: not masked
     std::int64_t set_size;
-    const std::uint8_t* words;  // as the ids, instead of `set`; or nullptr: each token is a word
+    const std::uint8_t* words;  // as the ids, instead of `set`: word_begins, or not to be masked; or nullptr
     std::int64_t* ids;
     std::int64_t* labels;
     std::int64_t out_size;

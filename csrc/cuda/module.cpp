@@ -57,7 +57,7 @@ int number_of(Ask ask) {
 std::string description() {
     const int driver = number_of(&cudaDriverGetVersion);
     return "CUDA " + version(CUDART_VERSION) +
-           ", " QUADRAT_CUDA_TARGETS "; driver: " + (driver == 0 ? "none" : version(driver));
+           ", architectures " QUADRAT_CUDA_TARGETS "; driver: " + (driver == 0 ? "none" : version(driver));
 }
 
 int device_count() { return number_of(&cudaGetDeviceCount); }

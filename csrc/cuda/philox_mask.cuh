@@ -1,6 +1,6 @@
 // philox_mask: masks the tokens of each row, as the CPU does, or first pads them: copy_rows, fill_gaps, attention_mask
-// and philox_mask in one launch, so that ids are read once. A thread draws four words for positions eight apart, so
-// that a warp reads and writes runs of eight tokens.
+// and philox_mask in one launch, so that ids are read once. Each token is a word of its own. A thread draws four words
+// for positions eight apart, so that a warp reads and writes runs of eight tokens.
 #pragma once
 
 #include "kernel.cuh"
@@ -8,21 +8,9 @@
 
 namespace quadrat::cuda {
 
-__device__ inline std::uint8_t word_of_id(const std::uint64_t* set, std::int64_t set_size, std::int64_t id) {
+__device__ inline bool is_special(const std::uint64_t* set, std::int64_t set_size, std::int64_t id) {
     const auto at = static_cast<std::uint64_t>(id);  // negative ones are past any set
-    const bool special = at / 64 < static_cast<std::uint64_t>(set_size) && (set[at / 64] >> (at % 64) & 1U) != 0;
-    return special ? word_none : word_begins;
-}
-
-// Whether the word that a token continues is masked; words: of its row.
-__device__ inline bool word_is_masked(const PhiloxMasking& how, std::uint64_t key, const std::uint8_t* words,
-                                      std::int64_t position) {
-    while (position > 0) {
-        if (words[--position] == word_begins) {
-            return philox_draw(how, key, position) < how.begins.masked;
-        }
-    }
-    return false;  // nothing begins before it in its row
+    return at / 64 < static_cast<std::uint64_t>(set_size) && (set[at / 64] >> (at % 64) & 1U) != 0;
 }
 
 // Token `position` of the row that begins at `first`, and its id; draw: its own.
@@ -31,14 +19,11 @@ __device__ inline void mask_token(const PhiloxMask& call, std::uint64_t key, std
                                   std::uint32_t draw, std::int64_t id) {
     const std::int64_t at = first + position;
     const bool by_set = pads || call.words == nullptr;
-    const std::uint8_t word = by_set ? word_of_id(call.set, call.set_size, id) : call.words[at];
-    const bool masked = word == word_begins ? draw < call.how.begins.masked
-                                            : !by_set && word == word_inside &&
-                                                  word_is_masked(call.how, key, call.words + first, position);
+    const bool may_be = by_set ? !is_special(call.set, call.set_size, id) : call.words[at] == word_begins;
+    const bool masked = may_be && draw < call.how.begins.masked;
     call.labels[at] = masked ? id : std::int64_t{ignore_index};
     if (masked || pads) {
-        const MaskBars& bars = word == word_begins ? call.how.begins : call.how.inside;
-        call.ids[at] = masked ? masked_id(call.how, bars, draw, key, position, id) : id;
+        call.ids[at] = masked ? masked_id(call.how, call.how.begins, draw, key, position, id) : id;
     }
     if (pads && call.attention_mask != nullptr) {
         call.attention_mask[at] = 1;

@@ -88,8 +88,7 @@ inline std::int64_t plan(Unpad& call, int most_log) {
     return call.pieces.blocks + unpad_cleaning_blocks;
 }
 
-template <int most>
-std::int64_t plan(SomeColumns<most>& call, int most_log) {
+inline std::int64_t plan(PadColumns& call, int most_log) {
     std::int64_t blocks = 0;
     for (int i = 0; i < call.count; ++i) {
         PadColumn& column = call.columns[i];
@@ -139,7 +138,6 @@ inline std::int64_t plan(const TakeTokens& call, int) {
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.
-inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
 inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
 

@@ -38,6 +38,12 @@ Fill find_fill(std::size_t item) {
     return item < std::size(fills) ? fills[item] : nullptr;
 }
 
+QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_t* out) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        out[i] = first + i;
+    }
+}
+
 void stream_copy(void* target, const void* source, std::size_t bytes) {
 #if QUADRAT_STREAMS
     char* out = static_cast<char*>(target);

@@ -45,6 +45,9 @@ using Fill = void (*)(void* out, std::int64_t count, const void* value);
 // item: 1, 2, 4 or 8 bytes; null for any other.
 Fill find_fill(std::size_t item);
 
+// first, first + 1, ...
+void count_up(std::int64_t first, std::int64_t count, std::int64_t* out);
+
 // As copy_bytes, past the caches, for outputs far larger than they are: ordinary stores fetch each line only to
 // overwrite it. Streamed copies gain a fifth; runs of one value take twice as long, and are not streamed.
 void stream_copy(void* target, const void* source, std::size_t bytes);

@@ -4,18 +4,8 @@
 #include <limits>
 
 #include "bytes.hpp"
-#include "simd.hpp"
 
 namespace quadrat {
-namespace {
-
-QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_t* out) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        out[i] = first + i;
-    }
-}
-
-}  // namespace
 
 Status position_ids(Span<const std::int64_t> lengths, std::int64_t start, std::int64_t* out, std::int64_t out_size) {
     std::int64_t last = lengths.size - 1;  // of the rows that have tokens

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 
 #include "bytes.hpp"
@@ -13,15 +12,10 @@ namespace {
 
 constexpr std::int64_t block = 16;  // tokens that are looked at together
 
-// Another thread may change the numbers. The fence keeps the compiler from reading them a second time.
-inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
-    copy_bytes(to, from, bytes_of(count, sizeof *to));
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
+// Another thread may change the numbers. The fence keeps the compiler from reading one a second time.
 inline std::int64_t read_once(const std::int64_t* from) {
-    std::int64_t number;
-    read_once(from, 1, &number);
+    const std::int64_t number = *from;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     return number;
 }
 
@@ -46,77 +40,10 @@ QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::in
     return end;
 }
 
-// Tokens of a few bytes, where calls for short runs would cost more than the tokens.
-template <std::size_t token>
-inline Status take_small(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    for (std::int64_t at = 0; at < indices.size; at += block) {
-        const std::int64_t count = std::min(block, indices.size - at);
-        std::int64_t number[block] = {};
-        read_once(indices.data + at, count, number);
-        if (count == block && number[0] >= 0 && number[0] <= size - block) {
-            std::int64_t other = 0;
-            for (std::int64_t k = 0; k < block; ++k) {
-                other |= number[k] ^ (number[0] + k);
-            }
-            if (other == 0) {
-                copy_bytes(out + bytes_of(at, token), values + bytes_of(number[0], token), block * token);
-                continue;
-            }
-        }
-        for (std::int64_t k = 0; k < count; ++k) {
-            if (number[k] < 0 || number[k] >= size) {
-                return {Code::out_of_range, at + k};
-            }
-            copy_bytes(out + bytes_of(at + k, token), values + bytes_of(number[k], token), token);
-        }
-    }
-    return {};
-}
-
-// False where the places do not rise, or one is outside.
-template <std::size_t token>
-inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    std::int64_t written = 0;
-    const auto clear_to = [&](std::int64_t end) {
-        if (end - written >= block) {
-            fill_bytes(out + bytes_of(written, token), 0, bytes_of(end - written, token));
-            written = end;
-        }
-        for (; written < end; ++written) {
-            fill_bytes(out + bytes_of(written, token), 0, token);
-        }
-    };
-    for (std::int64_t at = 0; at < indices.size; at += block) {
-        const std::int64_t count = std::min(block, indices.size - at);
-        std::int64_t number[block] = {};
-        read_once(indices.data + at, count, number);
-        unsigned falls = number[0] < written || number[count - 1] >= size ? 1 : 0;
-        for (std::int64_t k = 1; k < count; ++k) {
-            falls |= number[k] <= number[k - 1] ? 1U : 0U;
-        }
-        if (falls != 0) {
-            return false;
-        }
-        if (count == block && number[block - 1] - number[0] == block - 1) {
-            clear_to(number[0]);
-            copy_bytes(out + bytes_of(number[0], token), values + bytes_of(at, token), block * token);
-            written += block;
-            continue;
-        }
-        for (std::int64_t k = 0; k < count; ++k) {
-            clear_to(number[k]);
-            copy_bytes(out + bytes_of(number[k], token), values + bytes_of(at + k, token), token);
-            ++written;
-        }
-    }
-    clear_to(size);
-    return true;
-}
-
-// The same for tokens of any size, a run at a time.
-Status take_runs(const char* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
-                 char* out) {
-    const Copier copy(bytes_of(indices.size, token));
+// Calls move(at, first, length) for one run after the other: indices[at] is `first`. Reports the place of an index that
+// is not below `size`.
+template <typename Move>
+Status for_runs(Span<const std::int64_t> indices, std::int64_t size, Move move) {
     for (std::int64_t at = 0; at < indices.size;) {
         const std::int64_t first = read_once(indices.data + at);
         if (first < 0 || first >= size) {
@@ -126,27 +53,10 @@ Status take_runs(const char* values, std::int64_t size, std::size_t token, Span<
         if (length > size - first) {
             return {Code::out_of_range, at + size - first};
         }
-        copy(out + bytes_of(at, token), values + bytes_of(first, token), bytes_of(length, token));
+        move(at, first, length);
         at += length;
     }
     return {};
-}
-
-bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    const Copier copy(bytes_of(size, token));
-    std::int64_t written = 0;
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
-        if (first < written || first >= size || length > size - first) {
-            return false;
-        }
-        fill_bytes(out + bytes_of(written, token), 0, bytes_of(first - written, token));
-        copy(out + bytes_of(first, token), values + bytes_of(at, token), bytes_of(length, token));
-        written = first + length;
-        at += length;
-    }
-    fill_bytes(out + bytes_of(written, token), 0, bytes_of(size - written, token));
-    return true;
 }
 
 struct Count {
@@ -154,9 +64,8 @@ struct Count {
     bool plain;
 };
 
-// Bodies of loops that are compiled for several processors: see simd.hpp.
 template <typename T>
-inline Count count_of(const T* mask, std::int64_t width) {
+Count count(const T* mask, std::int64_t width) {
     std::int64_t kept = 0;
     T bits = 0;
     for (std::int64_t i = 0; i < width; ++i) {
@@ -165,80 +74,6 @@ inline Count count_of(const T* mask, std::int64_t width) {
     }
     return {kept, bits <= 1};
 }
-
-template <typename T>
-inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> out) {
-    std::int64_t place = 0, at = 0;
-    // A block of all or of none is written, or leapt over, at once. In others each number is written to the next place,
-    // and the next one over it if the mask does not keep it.
-    for (; at + block <= size && place + block <= out.size; at += block) {
-        std::int64_t kept = 0;
-        for (std::int64_t k = 0; k < block; ++k) {
-            kept += mask[at + k] != 0 ? 1 : 0;
-        }
-        std::int64_t* const target = out.data + place;
-        if (kept == block) {
-            for (std::int64_t k = 0; k < block; ++k) {
-                target[k] = at + k;
-            }
-            place += block;
-        } else if (kept != 0) {
-            std::int64_t found = 0;
-            for (std::int64_t k = 0; k < block; ++k) {
-                target[found] = at + k;
-                found += mask[at + k] != 0 ? 1 : 0;
-            }
-            place += found;  // not `kept`, which another thread may have made untrue
-        }
-    }
-    for (; at < size; ++at) {
-        if (mask[at] == 0) {
-            continue;
-        }
-        if (place == out.size) {
-            return {Code::changed};
-        }
-        out[place++] = at;
-    }
-    return {place == out.size ? Code::ok : Code::changed};
-}
-
-// Where the first byte is that is 0, or is not: at `width` if there is none.
-template <bool zero>
-std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
-    constexpr std::int64_t word = 8;
-    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
-    for (; at + word <= width; at += word) {
-        std::uint64_t bytes;
-        std::memcpy(&bytes, mask + at, sizeof bytes);
-        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
-            break;
-        }
-    }
-    while (at < width && (mask[at] == 0) != zero) {
-        ++at;
-    }
-    return at;
-}
-
-// T: as large as a token, or the numbers of a mask.
-#define QUADRAT_ITEM(T)                                                                                         \
-    QUADRAT_CLONES Status take(std::T, const char* values, std::int64_t size, Span<const std::int64_t> indices, \
-                               char* out) {                                                                     \
-        return take_small<sizeof(std::T)>(values, size, indices, out);                                          \
-    }                                                                                                           \
-    QUADRAT_CLONES bool put(std::T, const char* values, Span<const std::int64_t> indices, char* out,            \
-                            std::int64_t size) {                                                                \
-        return put_small<sizeof(std::T)>(values, indices, out, size);                                           \
-    }                                                                                                           \
-    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); }        \
-    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {              \
-        return indices_of(mask, size, out);                                                                     \
-    }
-QUADRAT_ITEM(uint8_t)
-QUADRAT_ITEM(uint16_t)
-QUADRAT_ITEM(uint32_t)
-QUADRAT_ITEM(uint64_t)
 
 template <typename F>
 Status with_mask(const void* mask, std::size_t item, F f) {
@@ -254,11 +89,11 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
-    return with_item(
-        token, [&](auto item) { return take(item, source, size, indices, target); },
-        [&] { return take_runs(source, size, token, indices, target); });
+    const Copier copy(bytes_of(indices.size, token));
+    return for_runs(indices, size, [&](std::int64_t at, std::int64_t first, std::int64_t length) {
+        copy(static_cast<char*>(out) + bytes_of(at, token), static_cast<const char*>(values) + bytes_of(first, token),
+             bytes_of(length, token));
+    });
 }
 
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
@@ -266,22 +101,12 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
-    if (with_item(
-            token, [&](auto item) { return put(item, source, indices, target, size); },
-            [&] { return put_runs(source, token, indices, target, size); })) {
-        return {};
-    }
-    fill_bytes(target, 0, bytes_of(size, token));
-    for (std::int64_t at = 0; at < indices.size; ++at) {
-        const std::int64_t place = read_once(indices.data + at);
-        if (place < 0 || place >= size) {
-            return {Code::out_of_range, at};
-        }
-        copy_bytes(target + bytes_of(place, token), source + bytes_of(at, token), token);
-    }
-    return {};
+    fill_bytes(out, 0, bytes_of(size, token));
+    const Copier copy(bytes_of(size, token));
+    return for_runs(indices, size, [&](std::int64_t at, std::int64_t first, std::int64_t length) {
+        copy(static_cast<char*>(out) + bytes_of(first, token), static_cast<const char*>(values) + bytes_of(at, token),
+             bytes_of(length, token));
+    });
 }
 
 Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<std::int32_t> cu_seqlens,
@@ -311,45 +136,15 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
     if (size < 0 || out.size < 0) {
         return {Code::bad_argument};
     }
-    return with_mask(mask, item, [&](const auto* first) { return indices(first, size, out); });
-}
-
-Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    offsets[0] = 0;
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        offsets[row + 1] = offsets[row] + count(mask + row * width, width).kept;
-    }
-    return {};
-}
-
-Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
-                    Span<const std::int64_t> offsets, void* out) {
-    if (width < 0 || offsets.size < 1) {
-        return {Code::bad_argument};
-    }
-    const char* const source = static_cast<const char*>(padded);
-    char* const target = static_cast<char*>(out);
-    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
-        const std::uint8_t* const kept = mask + row * width;
-        std::int64_t place = offsets[row];
-        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
-            const std::int64_t end = find<true>(kept, at, width);
-            if (place + (end - at) > offsets[row + 1]) {
-                return {Code::changed, row};
-            }
-            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
-                       bytes_of(end - at, token));
-            place += end - at;
-            at = end;
+    return with_mask(mask, item, [&](const auto* first) -> Status {
+        std::int64_t place = 0, at = 0;
+        for (; at < size && place < out.size; ++at) {
+            out[place] = at;  // the next one is written over it if the mask does not keep it
+            place += first[at] != 0 ? 1 : 0;
         }
-        if (place != offsets[row + 1]) {
-            return {Code::changed, row};
-        }
-    }
-    return {};
+        const bool ends = place == out.size && std::all_of(first + at, first + size, [](auto one) { return one == 0; });
+        return {ends ? Code::ok : Code::changed};
+    });
 }
 
 }  // namespace quadrat

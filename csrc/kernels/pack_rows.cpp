@@ -27,36 +27,56 @@ struct Placement {
 
 constexpr std::int64_t cold = 32;  // steps, as `Watch` counts them, to memory that is not in the caches
 
-// Packs by their room: those of equal room wait in a queue, a ring of placements of which only the last is kept.
+// Packs by the room that they have for tokens and for counts: packs of equal rooms wait in a queue, a ring of
+// placements of which only the last is kept. A room is a number: that for counts, times `width`, and that for tokens.
 struct PacksByRoom {
-    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length) {
+    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most) {
         constexpr auto words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
-        return BitTree::words(max_length + 1) + max_length + 1 + words * rows;
+        const std::int64_t size = (max_length + 1) * (most + 1);
+        return BitTree::words(size) + size + words * rows;
     }
 
-    std::int64_t max_length;
+    std::int64_t width;  // the tokens of a pack, and one more
+    std::int64_t most;   // the count of a pack
     std::int64_t* memory;
     Watch& watch;
-    BitTree rooms{max_length + 1, reinterpret_cast<std::uint64_t*>(memory)};
-    std::int64_t* last = memory + BitTree::words(max_length + 1);  // by room, where a pack has it
-    Placement* placements = reinterpret_cast<Placement*>(last + max_length + 1);
+    BitTree rooms{width * (most + 1), reinterpret_cast<std::uint64_t*>(memory)};
+    std::int64_t* last = memory + BitTree::words(width * (most + 1));  // by room, where a pack has it
+    Placement* placements = reinterpret_cast<Placement*>(last + width * (most + 1));
     std::int64_t packs = 0, placed = 0;
 
-    // Places `count` rows of this length, from first_row on. As long as a pack has room for one more, none has less.
-    void place(std::int64_t length, std::int64_t first_row, std::int64_t count) {
-        while (count > 0) {
-            std::int64_t room = rooms.at_least(length);
+    // Places `rows` rows of this length and count, from first_row on. As long as a pack has room for one more, none has
+    // less.
+    void place(std::int64_t length, std::int64_t count, std::int64_t first_row, std::int64_t rows) {
+        while (rows > 0) {
+            std::int64_t room = find(length, count);
             const bool opens = room == none;
-            room = opens ? max_length : room;
-            const std::int64_t each = length == 0 ? count : std::min(count, room / length);
-            const std::int64_t wanted = count / each;
+            room = opens ? width * (most + 1) - 1 : room;
+            const std::int64_t by_length = length == 0 ? rows : room % width / length;
+            const std::int64_t each = std::min({rows, by_length, count == 0 ? rows : room / width / count});
+            const std::int64_t wanted = rows / each;
             const Placement made = opens ? open(wanted) : take(room, wanted);
             add({made.first, made.first, made.packs, made.below, first_row, each, made.total + each, none},
-                room - each * length);
+                room - each * (count * width + length), length == 0 && count == 0);
             first_row += made.packs * each;
-            count -= made.packs * each;
+            rows -= made.packs * each;
             watch.after(cold);
         }
+    }
+
+    // The least room for tokens that suffices, and of those with it the least for counts; or `none`.
+    std::int64_t find(std::int64_t length, std::int64_t count) const {
+        std::int64_t best = none;
+        for (std::int64_t counts = count; counts <= most;) {
+            const std::int64_t room = rooms.at_least(counts * width + length);
+            if (room == none) {
+                break;
+            }
+            const bool fits = room % width >= length;
+            best = fits && (best == none || room % width < best % width) ? room : best;
+            counts = room / width + (fits ? 1 : 0);
+        }
+        return best;
     }
 
     // Writes the rows of each pack, from the first that was placed to the last.
@@ -111,73 +131,18 @@ struct PacksByRoom {
         return taken;
     }
 
-    void add(const Placement& placement, std::int64_t room) {
+    // stays: these packs have had this room before, and remain the first of the queue.
+    void add(const Placement& placement, std::int64_t room, bool stays) {
         const std::int64_t number = placed++;
         placements[number] = placement;
         placements[number].next = number;
-        if (rooms.has(room)) {
-            std::swap(placements[number].next, placements[last[room]].next);
-        } else {
+        if (!rooms.has(room)) {
             rooms.insert(room);
+            last[room] = number;
+            return;
         }
-        last[room] = number;
-    }
-};
-
-// Packs with two limits: a queue for each pair of rooms that occurs, as in PacksByRoom, and a bit that says so.
-struct PacksByTwo {
-    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length, std::int64_t most_counts) {
-        const std::int64_t size = (max_length + 1) * (most_counts + 1);
-        return BitTree::words(size) + size + rows;
-    }
-
-    std::int64_t width;  // the tokens of a pack, and one more
-    std::int64_t most;   // the count of a pack
-    std::int64_t* memory;
-    BitTree pairs{width * (most + 1), reinterpret_cast<std::uint64_t*>(memory)};
-    std::int64_t* last = memory + BitTree::words(width * (most + 1));  // by pair, where it occurs
-    std::int64_t* next = last + width * (most + 1);                    // by pack, in a ring
-    std::int64_t packs = 0;
-
-    // The pack that a row goes into.
-    std::int64_t place(std::int64_t length, std::int64_t count) {
-        std::int64_t room = none, counts = most;
-        for (std::int64_t at = count; at <= most;) {
-            const std::int64_t pair = pairs.at_least(at * width + length);
-            if (pair == none) {
-                break;
-            }
-            const bool fits = pair % width >= length;
-            if (fits && (room == none || pair % width < room)) {
-                room = pair % width;
-                counts = pair / width;
-            }
-            at = pair / width + (fits ? 1 : 0);
-        }
-        const std::int64_t pair = counts * width + (room == none ? width - 1 : room);
-        if (room != none && length == 0 && count == 0) {
-            return next[last[pair]];  // whose room stays as it is
-        }
-        const std::int64_t pack = room == none ? packs++ : take(pair);
-        add(pack, pair - count * width - length);
-        return pack;
-    }
-
-    std::int64_t take(std::int64_t pair) {
-        const std::int64_t newest = last[pair], pack = next[newest];
-        if (pack == newest) {
-            pairs.remove(pair);
-        }
-        next[newest] = next[pack];
-        return pack;
-    }
-
-    void add(std::int64_t pack, std::int64_t pair) {
-        const std::int64_t newest = pairs.has(pair) ? last[pair] : pack;
-        next[pack] = newest == pack ? pack : next[newest];
-        next[newest] = pack;
-        last[pair] = pack;
-        pairs.insert(pair);
+        std::swap(placements[number].next, placements[last[room]].next);
+        last[room] = stays ? last[room] : number;
     }
 };
 
@@ -309,10 +274,8 @@ std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit f
     if (fit == Fit::in_order) {
         return 0;
     }
-    if (counted) {
-        return 3 * rows + PacksByTwo::scratch(rows, max_length, second.most);
-    }
-    return fit == Fit::best ? rows + PacksByRoom::scratch(rows, max_length) : 3 * rows + PacksInOrder::scratch(rows);
+    return fit == Fit::best ? rows + PacksByRoom::scratch(rows, max_length, counted ? second.most : 0)
+                            : 3 * rows + PacksInOrder::scratch(rows);
 }
 
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, const SecondLimit& second,
@@ -335,30 +298,29 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
     std::int64_t* const rest = order.end();
     std::iota(order.begin(), order.end(), std::int64_t{0});
     sort_rows(lengths.data, order, rows, watch);
-    if (fit == Fit::best && !counted) {
-        PacksByRoom by_room{max_length, rest, watch};
+    if (fit == Fit::best) {
+        PacksByRoom by_room{max_length + 1, counted ? second.most : 0, rest, watch};
         for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
-            by_room.place(length, first, end - first);
+            while (first < end) {
+                const std::int64_t count = counted ? second.counts[order[first]] : 0;
+                std::int64_t next = counted ? first + 1 : end;  // the first row of another count
+                while (next < end && second.counts[order[next]] == count) {
+                    ++next;
+                }
+                by_room.place(length, count, first, next - first);
+                first = next;
+            }
         });
         by_room.write(order.data, rows, offsets);
         *packs = by_room.packs;
         return {};
     }
     std::int64_t *const pack_of = rest, *const cursor = pack_of + order.size, *const more = cursor + order.size;
-    if (counted) {
-        PacksByTwo by_two{max_length + 1, second.most, more};
-        for (std::int64_t i = 0; i < order.size; ++i) {
-            pack_of[i] = by_two.place(lengths[order[i]], second.counts[order[i]]);
-            watch.after(cold);
-        }
-        *packs = by_two.packs;
-    } else {
-        PacksInOrder in_order(order.size, max_length, more, watch);
-        for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
-            in_order.place(length, first, end, pack_of);
-        });
-        *packs = in_order.packs;
-    }
+    PacksInOrder in_order(order.size, max_length, more, watch);
+    for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
+        in_order.place(length, first, end, pack_of);
+    });
+    *packs = in_order.packs;
     group(order, pack_of, *packs, cursor, rows, offsets, watch);
     return {};
 }

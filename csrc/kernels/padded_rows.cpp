@@ -72,12 +72,10 @@ Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::
     const std::int64_t first = rows == 0 ? out_size : offsets[0];
     const std::int64_t last = rows == 0 ? out_size : offsets[rows];
     fill_bytes(target, 0, bytes_of(first, token));
-    // Where the batch has no padding, the rows are one.
-    const bool whole = rows > 0 && last - first == rows * width;
     const Copier copy(bytes_of(last - first, token));
-    for (std::int64_t i = 0; i < rows; i += whole ? rows : 1) {
-        const std::int64_t length = whole ? last - first : offsets[i + 1] - offsets[i];
-        const char* const source = in + bytes_of(whole ? 0 : padded_start(i, length, width, side), token);
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t length = offsets[i + 1] - offsets[i];
+        const char* const source = in + bytes_of(padded_start(i, length, width, side), token);
         copy(target + bytes_of(offsets[i], token), source, bytes_of(length, token));
     }
     fill_bytes(target + bytes_of(last, token), 0, bytes_of(out_size - last, token));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "simd.hpp"
+#include "bytes.hpp"
 
 namespace quadrat {
 namespace {
@@ -37,28 +37,8 @@ std::int64_t table_size(std::int64_t rows) {
 }
 
 // How many numbers are the same from the first on.
-QUADRAT_CLONES std::int64_t count_same(const std::int64_t* a, const std::int64_t* b, std::int64_t size) {
-    constexpr std::int64_t block = 16;
-    std::int64_t at = 0;
-    for (; at + block <= size; at += block) {
-        std::int64_t other = 0;
-        for (std::int64_t k = at; k < at + block; ++k) {
-            other |= a[k] ^ b[k];
-        }
-        if (other != 0) {
-            break;
-        }
-    }
-    while (at < size && a[at] == b[at]) {
-        ++at;
-    }
-    return at;
-}
-
-QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_t* out) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        out[i] = first + i;
-    }
+std::int64_t count_same(const std::int64_t* a, const std::int64_t* b, std::int64_t size) {
+    return std::mismatch(a, a + size, b).first - a;
 }
 
 class Tree {

@@ -7,16 +7,7 @@
 
 #include <cstdint>  // on glibc this also defines __GLIBC__
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define QUADRAT_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(QUADRAT_NO_CLONES)
-#define QUADRAT_SANITIZED 1
-#endif
-
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(QUADRAT_SANITIZED) && \
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(QUADRAT_NO_CLONES) && \
     ((defined(__clang__) && __clang_major__ >= 17) || (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 12))
 #define QUADRAT_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #define QUADRAT_HAS_CLONES 1

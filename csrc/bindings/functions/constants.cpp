@@ -36,35 +36,29 @@ void add(py::module_& m, const char* group, std::string_view names, std::initial
 }
 #define QUADRAT_ADD(group, ...) add(m, group, #__VA_ARGS__, {__VA_ARGS__})
 
-struct Reason {
-    Code code;
-    const char* words;  // what is wrong with the row
+// What is wrong with a row, by Code.
+constexpr const char* reasons[] = {
+    "",  // ok
+    "is longer than the padded length",
+    "starts outside the output",
+    "holds numbers whose dtype does not convert to the output's without loss",
+    "holds a number that does not fit the output's dtype",
+    "mixes types of numbers, or holds something that is not a number",
+    "changed while it was read",
+    "does not fit the requested width",
+    "is not as long as its tokens",
+    "is not a list as long as the first one of the column",
 };
-
-constexpr Reason reasons[] = {
-    {Code::row_too_long, "is longer than the padded length"},
-    {Code::bad_start, "starts outside the output"},
-    {Code::no_conversion, "holds numbers whose dtype does not convert to the output's without loss"},
-    {Code::out_of_range, "holds a number that does not fit the output's dtype"},
-    {Code::wrong_type, "mixes types of numbers, or holds something that is not a number"},
-    {Code::changed, "changed while it was read"},
-    {Code::bad_argument, "does not fit the requested width"},
-    {Code::wrong_length, "is not as long as its tokens"},
-    {Code::uneven, "is not a list as long as the first one of the column"},
-};
-
-static_assert(std::size(reasons) == static_cast<std::size_t>(Code::uneven), "each code but ok has its words");
+static_assert(std::size(reasons) == static_cast<std::size_t>(Code::uneven) + 1, "each code has its words");
 
 // What a failed status, (code, row, position), says.
 std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& failure) {
     const auto [code, row, position] = failure;
-    for (const Reason& reason : reasons) {
-        if (static_cast<std::uint8_t>(reason.code) == code) {
-            return message(row < 0 ? "the column" : message("row ", row),
-                           position < 0 ? "" : message(", position ", position), " ", reason.words);
-        }
+    if (code == 0 || code >= std::size(reasons)) {
+        throw py::value_error(message("no status has the code ", code));
     }
-    throw py::value_error(message("no status has the code ", code));
+    return message(row < 0 ? "the column" : message("row ", row), position < 0 ? "" : message(", position ", position),
+                   " ", reasons[code]);
 }
 
 // What this build is: for show_config().

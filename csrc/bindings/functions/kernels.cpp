@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <tuple>
 
@@ -15,8 +14,6 @@
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefix_tree.hpp"
 #include "../classes.hpp"
-#include "../input/python_number.hpp"
-#include "../input/walk.hpp"
 
 namespace quadrat {
 namespace {
@@ -84,11 +81,6 @@ Budget budget_of(const BudgetParts& parts) {
 
 Batch* batches_in(Ints& array) { return reinterpret_cast<Batch*>(array.mutable_data()); }
 
-// Memory whose pages are only there once they are written.
-std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
-    return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
-}
-
 std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets,
                                      const std::optional<Ints>& counts, std::int64_t max_count) {
     const auto how = static_cast<Fit>(fit);
@@ -103,9 +95,9 @@ std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_lengt
         return {Status{Code::bad_argument}, packs};
     }
     const SecondLimit second{counts ? counts->data() : nullptr, max_count};
-    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how, second));
+    const auto room = scratch<std::int64_t>(pack_rows_scratch(count, max_length, how, second));
     Watch watch(&look_for_signals);
-    const Status status = pack_rows(span_of(lengths), max_length, how, second, scratch.get(), rows.mutable_data(),
+    const Status status = pack_rows(span_of(lengths), max_length, how, second, room.get(), rows.mutable_data(),
                                     offsets.mutable_data(), &packs, watch);
     return {status, packs};
 }
@@ -115,7 +107,7 @@ std::pair<Status, std::int64_t> plan(const Ints& lengths, const BudgetParts& bud
     std::int64_t count = 0;
     require_size(order, lengths.size(), "order");
     require_size(batches, 3 * lengths.size(), "batches");
-    const auto spare = scratch_of(std::min<std::int64_t>(window, lengths.size()));
+    const auto spare = scratch<std::int64_t>(std::min<std::int64_t>(window, lengths.size()));
     Watch watch(&look_for_signals);
     const Status status = plan_batches(span_of(lengths), budget_of(budget), window, span_to(order), spare.get(),
                                        batches_in(batches), &count, watch);
@@ -130,11 +122,11 @@ bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, 
     if (step_order) {
         require_size(*step_order, steps, "step_order");
     }
-    const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
+    const auto room = scratch<std::int64_t>(balance_batches_scratch(count, ranks, steps));
     Watch watch(&look_for_signals);
     return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
-                                             count, ranks, steps, step_order ? step_order->data() : nullptr,
-                                             scratch.get(), batches_in(out), watch));
+                                             count, ranks, steps, step_order ? step_order->data() : nullptr, room.get(),
+                                             batches_in(out), watch));
 }
 
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
@@ -147,73 +139,15 @@ std::tuple<Status, std::int64_t, std::int64_t> tree_of(Span<const std::int64_t> 
                                                        Span<const std::int32_t> offsets, std::int64_t shortest,
                                                        Address nodes, Address token_of_cell, Address cell_of_token) {
     PrefixTotals totals;
-    const auto scratch = scratch_of(prefix_tree_scratch(offsets.size - 1));
+    const auto room = scratch<std::int64_t>(prefix_tree_scratch(offsets.size - 1));
     const Status status =
-        prefix_tree(ids, positions, offsets, shortest, scratch.get(), nodes, token_of_cell, cell_of_token, &totals);
+        prefix_tree(ids, positions, offsets, shortest, room.get(), nodes, token_of_cell, cell_of_token, &totals);
     return {status, totals.nodes, totals.tokens};
-}
-
-constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
-
-// The length of a list or tuple of numbers or texts, or of a value of the type `kind` that has one dimension, as far as
-// is known; -1 for all else and for null.
-std::int64_t length_of(PyObject* value, const py::handle& kind, const Interop& interop) {
-    if (value == nullptr) {
-        return -1;
-    }
-    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-        const std::int64_t size = PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
-        const py::object first = size > 0 ? item_of(value, 0) : py::object();
-        Kind number{};
-        return !first || number_kind(first.ptr(), &number) || PyUnicode_CheckExact(first.ptr()) ? size : -1;
-    }
-    // Of the other types, Python has looked at one value.
-    const bool deep = interop.is_ndarray(value)
-                          ? py::detail::array_proxy(value)->nd > 1
-                          : interop.is_tensor(value) && py::handle(value).attr("ndim").cast<int>() > 1;
-    const std::int64_t length = !deep && py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
-    if (length < 0) {
-        clear_error();
-    }
-    return length;
-}
-
-// Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
-// that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
-Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
-                   Ints& out, const Interop& interop) {
-    std::int64_t* const lengths = out.mutable_data();
-    PlainDicts dicts(interop);
-    Watch watch(&look_for_signals);
-    const Py_ssize_t room = out.size();
-    Py_ssize_t row = first;
-    for (; row < room; ++row) {
-        py::object value = item_of(rows.ptr(), row);
-        if (!value) {
-            return row;
-        }
-        if (!name.is_none() && PyDict_CheckExact(value.ptr())) {
-            value = Walk::lookup(value, name.ptr());
-        } else if (!name.is_none()) {
-            const py::object dict = PyList_CheckExact(value.ptr()) ? py::object() : dicts.dict_of(value);
-            if (!dict && !bare) {
-                return row;
-            }
-            value = dict ? Walk::lookup(dict, name.ptr()) : std::move(value);
-        }
-        lengths[row] = length_of(value.ptr(), kind, interop);
-        if (lengths[row] < 0) {
-            return row;
-        }
-        watch.after(steps_of_a_row);
-    }
-    return row;
 }
 
 }  // namespace
 
 void register_kernels(py::module_& m) {
-    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
     m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
           array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
@@ -232,9 +166,6 @@ void register_kernels(py::module_& m) {
         },
         array_arg("offsets"), "size"_a);
     m.def("unpad", by_address(&unpad), "padded"_a, "width"_a, "left"_a, "offsets"_a, "token"_a, "out"_a, "out_size"_a,
-          WithoutGil());
-    m.def("count_masked", by_address(&count_masked), "mask"_a, "width"_a, "offsets"_a, WithoutGil());
-    m.def("unpad_masked", by_address(&unpad_masked), "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "out"_a,
           WithoutGil());
     m.def("prefix_tree", &tree_of, "ids"_a, "positions"_a, "offsets"_a, "shortest"_a, "nodes"_a, "token_of_cell"_a,
           "cell_of_token"_a, WithoutGil());

@@ -20,14 +20,10 @@ constexpr std::int64_t worth_releasing = 1 << 16;  // tokens: below this, giving
 
 // copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
 Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool stream) {
-    if (PyTuple_CheckExact(owner)) {
-        return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out,
-                              stream);
-    }
-    const py::scoped_critical_section lock{py::handle(owner)};
-    return PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
-                                                                 row.length, row.kind, kind, out, stream)
-                                                : Status{Code::changed};
+    const py::scoped_critical_section lock{PyList_CheckExact(owner) ? py::handle(owner) : py::handle()};
+    return PySequence_Fast_GET_SIZE(owner) == row.length
+               ? decode_numbers(PySequence_Fast_ITEMS(owner), row.length, row.kind, kind, out, stream)
+               : Status{Code::changed};
 }
 
 // The same for lists of lists: `extents` are their lengths, level by level, and `inner` the numbers in one item.

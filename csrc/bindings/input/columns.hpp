@@ -181,8 +181,6 @@ public:
     Status attention_mask(std::size_t index, Address out, Kind kind, std::int64_t width, Side side) const;
 
 private:
-    // Looks at what other columns hold, and takes them in.
-    void take_over(Columns* others, const Interop& interop);
     // Sees where the rows are, which is so for as long as `meanwhile` lives. Not ok where one is another row now.
     Status see_again(const Column& column, std::optional<NoUserCode>* meanwhile) const;
     Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, Address out,

@@ -1,6 +1,5 @@
 // Features to columns that hold their values.
 #include <algorithm>
-#include <iterator>
 
 #include "../../kernels/copy_rows.hpp"
 #include "table.hpp"
@@ -126,7 +125,10 @@ void Columns::add_values(const py::object& values, const py::object& interop) {
     if (!one.hold_values(values)) {
         throw py::type_error("rows must be a list or tuple");
     }
-    take_over(&one, interop.cast<const Interop&>());
+    interop_ = &interop.cast<const Interop&>();
+    one.look(*interop_);
+    invalidate();
+    columns.push_back(std::move(one.columns.front()));
 }
 
 std::int64_t Columns::add_optional(const py::object& features, const py::handle& name, const Interop& interop,
@@ -160,13 +162,6 @@ std::int64_t Columns::add_optional(const py::object& features, const py::handle&
         columns.push_back(std::move(one.columns.front()));
     }
     return found;
-}
-
-void Columns::take_over(Columns* others, const Interop& interop) {
-    others->look(interop);
-    interop_ = &interop;
-    invalidate();
-    std::move(others->columns.begin(), others->columns.end(), std::back_inserter(columns));
 }
 
 void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,

@@ -2,6 +2,7 @@
 
 #include <pybind11/critical_section.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "../classes.hpp"
@@ -33,12 +34,9 @@ py::tuple lineage_of(PyTypeObject* type) { return py::reinterpret_borrow<py::tup
 
 bool has(PyTypeObject* type, PyObject* name) {
     const py::tuple lineage = lineage_of(type);
-    for (std::size_t i = 0; i < lineage.size(); ++i) {
-        if (Walk::lookup(names_of(type_at(lineage, i)), name)) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(lineage.begin(), lineage.end(), [&](const py::handle& one) {
+        return static_cast<bool>(Walk::lookup(names_of(reinterpret_cast<PyTypeObject*>(one.ptr())), name));
+    });
 }
 
 bool replaces_nothing(PyTypeObject* type, PyTypeObject* base) {
@@ -106,11 +104,8 @@ Base Interop::base_of_class(PyTypeObject* type) const {
     }
     const py::tuple lineage = lineage_of(type);
     for (std::size_t i = 0; type_at(lineage, i) != base; ++i) {
-        bool plain = false;
-        for (std::size_t k = 0; k < plain_.size() && !plain; ++k) {
-            plain = type_at(plain_, k) == type_at(lineage, i);
-        }
-        if (!plain && !replaces_nothing(type_at(lineage, i), base)) {
+        const auto is_same = [&](const py::handle& one) { return one.is(lineage[i]); };
+        if (std::none_of(plain_.begin(), plain_.end(), is_same) && !replaces_nothing(type_at(lineage, i), base)) {
             return Base::none;
         }
     }

@@ -10,7 +10,7 @@
 namespace quadrat {
 
 // For each value of a batch: a call would cost as much.
-inline __attribute__((always_inline)) void Column::see(const Row& row, std::uint32_t form, std::int64_t length) {
+[[gnu::always_inline]] inline void Column::see(const Row& row, std::uint32_t form, std::int64_t length) {
     min_length = rows.empty() ? length : std::min(min_length, length);
     max_length = std::max(max_length, length);
     first_form = rows.empty() ? form : first_form;

@@ -299,7 +299,6 @@ void register_table(py::module_& m) {
              "count"_a)
         .def("__len__", &TableRows::size)
         .def_property_readonly("names", [](const TableRows& self) { return self.table().names(); })
-        .def("has", &TableRows::has, "name"_a)
         .def_property_readonly("handed_out", &TableRows::handed_out)
         .def("hand_out", &TableRows::hand_out)
         .def("row", &TableRows::row, "i"_a)

@@ -171,10 +171,9 @@ py::object as_it_is_now(py::object sequence) {
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     *row = Row{};
     std::uint32_t form = form_other;
-    if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
-        const bool list = PyList_CheckExact(object);
-        form = list ? form_list : form_tuple;
-        row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
+    if (is_sequence(object)) {
+        form = PyList_CheckExact(object) ? form_list : form_tuple;
+        row->length = PySequence_Fast_GET_SIZE(object);
         if (row->length == 0) {
             return form;
         }

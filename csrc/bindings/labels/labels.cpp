@@ -16,13 +16,10 @@ struct Items {
 };
 
 bool items_of(PyObject* object, Items* out) {
-    if (PyList_CheckExact(object)) {
-        *out = {reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object)};
-    } else if (PyTuple_Check(object)) {
-        *out = {reinterpret_cast<PyTupleObject*>(object)->ob_item, PyTuple_GET_SIZE(object)};
-    } else {
+    if (!PyList_CheckExact(object) && !PyTuple_Check(object)) {
         return false;
     }
+    *out = {PySequence_Fast_ITEMS(object), PySequence_Fast_GET_SIZE(object)};
     return true;
 }
 

@@ -27,12 +27,6 @@ struct BatchIds {
     std::vector<std::int64_t> starts() const;
 };
 
-// Memory for a batch, not initialised.
-template <typename T>
-std::unique_ptr<T[]> scratch(std::int64_t count) {
-    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);
-}
-
 // Special tokens as kernels/mask_tokens.hpp takes them. Throws ValueError for an id that is not in 0 ... 2^28 - 1.
 std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids);
 

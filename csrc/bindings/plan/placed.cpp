@@ -197,6 +197,34 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
     return status;
 }
 
+// Padded rows of documents: without their lengths, a row is one.
+Status Execution::write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const {
+    const Column& column = columns_.at(step.index);
+    if (column.max_length > extent) {
+        return {Code::row_too_long};
+    }
+    const bool whole = layout_.seq_lengths < 0;
+    const Column& counted = columns_.at(whole ? step.index : static_cast<std::size_t>(layout_.seq_lengths));
+    const std::int64_t* length = sequences(column).data();
+    for (std::size_t i = 0; i < column.lengths.size(); ++i) {
+        std::int64_t next = 0;  // after the last token
+        const auto pad = [&](std::int64_t count) {
+            for (; count > 0; --count) {
+                *out++ = layout_.continue_positions ? next++ : 0;
+            }
+        };
+        const std::int64_t gap = extent - column.lengths[i], before = layout_.side == Side::left ? gap : 0;
+        pad(before);
+        for (std::int64_t left = whole ? 1 : counted.lengths.at(i); left > 0; --left, ++length) {
+            std::iota(out, out + *length, std::int64_t{0});
+            out += *length;
+            next = *length;
+        }
+        pad(gap - before);
+    }
+    return {};
+}
+
 // The lengths of all chains, completion by completion; known after the first call, as all steps have the same.
 const std::vector<std::int64_t>& Execution::chains(std::size_t index) const {
     const std::size_t first = index + (layout_.prompts ? 1 : 0);

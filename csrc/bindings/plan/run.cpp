@@ -10,16 +10,13 @@
 namespace quadrat {
 namespace {
 
-// The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
+// The batch, or where a step fails a tuple (step, code, row, position).
 py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, Framework torch,
-               const py::tuple& fields, py::object deferred) {
+               const py::tuple& fields) {
     const Plan plan = parse_plan(std::move(steps), std::move(values));
-    const BatchLayout layout = layout_of(fields);
     py::object batch;
     std::size_t failed = 0;
-    const Status status = deferred.is_none()
-                              ? execute(columns, plan, layout, interop, torch, &batch, &failed)
-                              : defer(columns, plan, layout, interop, {std::move(deferred), false}, &batch, &failed);
+    const Status status = execute(columns, plan, layout_of(fields), interop, torch, &batch, &failed);
     if (!status) {
         return py::make_tuple(failed, static_cast<int>(status.code), status.row, status.position);
     }
@@ -70,22 +67,10 @@ void register_columns(py::module_& m) {
         .def("cut", &Columns::cut, "index"_a, "starts"_a, "lengths"_a)
         .def("count", &Columns::count, "index"_a)
         .def(
-            "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
-        .def(
             "describe",
             [](const Columns& self, std::size_t index) {
                 const Column& c = self.at(index);
                 return py::make_tuple(c.forms, c.first_form, c.kinds, c.min_length, c.max_length, c.total);
-            },
-            "index"_a)
-        .def(
-            "stored_kinds",  // of the rows as they lie in memory, as bits: Arrow's float32 stand for Python's floats
-            [](const Columns& self, std::size_t index) {
-                std::uint32_t kinds = 0;
-                for (const Row& row : self.at(index).rows) {
-                    kinds |= row.length > 0 ? 1U << static_cast<unsigned>(row.kind) : 0U;
-                }
-                return kinds;
             },
             "index"_a)
         .def(
@@ -98,7 +83,7 @@ void register_columns(py::module_& m) {
                 return py::bytes(self.signature(main, width, false));
             },
             "main"_a, "width"_a)
-        .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a, "deferred"_a = py::none())
+        .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a)
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
         .def("pad", &Columns::pad, "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a, "value"_a)
         .def("flatten", &Columns::flatten, "index"_a, "out"_a, "kind"_a, "out_size"_a)

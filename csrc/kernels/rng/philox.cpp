@@ -12,11 +12,9 @@
 namespace quadrat::rng {
 namespace {
 
+// Inline in its clones.
 template <int lanes>
-#if defined(__GNUC__)
-__attribute__((always_inline))  // into its clones
-#endif
-inline void draw(const Philox& first, std::uint32_t* out) {
+[[gnu::always_inline]] inline void draw(const Philox& first, std::uint32_t* out) {
     std::uint32_t c0[lanes], c1[lanes], c2[lanes], c3[lanes];
     for (int i = 0; i < lanes; ++i) {
         c0[i] = first.counter[0] + static_cast<std::uint32_t>(i);

@@ -103,7 +103,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         limit = getattr(self, "max_length", None)
         if limit is not None and not self.padding_free:
             found = _core.collect(features, names, interop())
-            longest = 0 if found is None else max(found[1].longest(index) for index in range(len(names)))
+            longest = 0 if found is None else max(found[1].describe(index)[4] for index in range(len(names)))
             if type(limit) is not int or longest > limit:
                 raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
         if not _REMEMBERS and ("completion_mask" in given or "assistant_masks" in given):
