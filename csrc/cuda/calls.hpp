@@ -85,6 +85,15 @@ struct FlattenColumns {
     FlatColumn columns[most_columns];
 };
 
+// labels[i] = ids[i], -100 where that is pad_id; [count]. It counts as one row of `count` for the threads.
+struct CausalLabels {
+    static constexpr std::int64_t rows = 1;
+    const std::int64_t* ids;
+    std::int64_t count;
+    std::int64_t pad_id;
+    std::int64_t* labels;
+};
+
 // Row i is values[offsets[i]:offsets[i + 1]], or, where not `flat`, a row of values that are padded already,
 // [rows, width]. The launcher zeroes `out` first: threads add to it.
 struct RowKeys : Rows {

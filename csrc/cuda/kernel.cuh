@@ -54,4 +54,11 @@ __device__ inline Share share_of_elements() {
     return {thread_number(blockIdx.y, blockDim.x, threadIdx.x), thread_number(gridDim.y, blockDim.x, 0)};
 }
 
+// The same where there is one row only: the threads of all rows of a block work along it.
+__device__ inline Share share_of_one_row() {
+    const unsigned threads = blockDim.x * blockDim.y;
+    return {thread_number(blockIdx.y, threads, threadIdx.y * blockDim.x + threadIdx.x),
+            thread_number(gridDim.y, threads, 0)};
+}
+
 }  // namespace quadrat::cuda

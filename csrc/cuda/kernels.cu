@@ -36,6 +36,7 @@ template cudaError_t launch(const FlattenColumns&, cudaStream_t);
 template cudaError_t launch(const Unpad&, cudaStream_t);
 template cudaError_t launch(const MaskLayout&, cudaStream_t);
 template cudaError_t launch(const TakeTokens&, cudaStream_t);
+template cudaError_t launch(const CausalLabels&, cudaStream_t);
 template cudaError_t launch(const RowKeys&, cudaStream_t);
 template cudaError_t launch(const PhiloxMask&, cudaStream_t);
 

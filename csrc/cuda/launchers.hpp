@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../kernels/bytes.hpp"
+#include "causal_labels.cuh"
 #include "flatten_columns.cuh"
 #include "mask_layout.cuh"
 #include "pad_columns.cuh"
@@ -20,6 +21,7 @@ namespace quadrat::cuda {
 inline auto kernel_of(const PadColumns&) { return pad_columns; }
 inline auto kernel_of(const FlattenColumns&) { return flatten_columns; }
 inline auto kernel_of(const Unpad&) { return unpad; }
+inline auto kernel_of(const CausalLabels&) { return causal_labels; }
 inline auto kernel_of(const RowKeys&) { return row_keys; }
 inline auto kernel_of(const PhiloxMask& call) { return call.pads ? philox_mask<true> : philox_mask<false>; }
 

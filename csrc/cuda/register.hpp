@@ -117,6 +117,14 @@ inline Rows rows_of(std::uintptr_t offsets, std::int64_t rows, std::int64_t widt
 template <typename... Extra, typename Launch, typename... Names>
 void register_kernels(py::module_& m, Launch launch, const Names&... names) {
     m.def(
+        "causal_labels",
+        [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
+            launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
+                                array<std::int64_t>(labels, count)},
+                   extra...);
+        },
+        "ids"_a, "count"_a, "pad_id"_a, "labels"_a, names...);
+    m.def(
         "pad_columns",
         [launch](const py::sequence& columns, std::int64_t rows, Extra... extra) {
             require(rows >= 0, "rows must not be negative");

@@ -138,6 +138,7 @@ inline std::int64_t plan(const TakeTokens& call, int) {
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.
+inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
 inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
 

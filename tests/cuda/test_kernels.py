@@ -84,6 +84,6 @@ def test_more_than_2_to_the_32_elements() -> None:
 
 def test_errors_name_their_cause() -> None:
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        _cuda.take_tokens(0, 0, 1, 0, 0, 0, device=10_000, stream=0)
+        _cuda.causal_labels(0, 0, 0, 0, device=10_000, stream=0)
     with pytest.raises(ValueError, match="not a multiple"):
-        _cuda.take_tokens(8, 1, 1, 4, 1, 8, device=0, stream=0)
+        _cuda.causal_labels(4, 1, 0, 8, device=0, stream=0)

@@ -16,6 +16,7 @@ MASKING = {"options": HOW, "row_keys": 64, **ROWS, "set": 64, "set_size": 2, **I
 PADDING = {"pads": True, "values": 64, "values_size": 4, "fill": 0, "attention_mask": 64}  # with philox_mask
 # What each kernel takes, its addresses and how far from a multiple they are tried, and its sizes.
 KERNELS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[str, ...]]] = {
+    "causal_labels": ({"count": 3, "pad_id": 0, **IDS}, {"ids": 4, "labels": 4}, ("count",)),
     "row_keys": (
         {"values": 64, "values_size": 3, **ROWS, "width": 0, "flat": True, "out": 64},
         {"values": 4, "offsets": 4, "out": 4},

@@ -14,7 +14,9 @@ from support.emulated import BLOCKS, address
 from support.hostile import FAR, HOSTILE, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
 from support.philox import HOW, Case, cases
 
+SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 64, 255, 256, 257, 300, 513, 1025])
 SPECIAL = st.sets(st.integers(0, 191), max_size=30)
+SEEDS = st.integers(0, 2**32 - 1)
 # Whole words are masked on the CPU alone.
 SINGLE = cases.filter(lambda case: not case.whole_words)
 
@@ -31,6 +33,15 @@ def words_of(ids: np.ndarray, special: Any) -> np.ndarray:
     flags = np.empty(len(ids), np.uint8)
     oracles.special_tokens(ids, special, flags)
     return flags + np.uint8(1)
+
+
+@given(SIZES, SEEDS, st.integers(-2, 3) | st.sampled_from(FAR), BLOCKS)
+def test_causal_labels(guarded: Any, count: int, seed: int, pad_id: int, blocks: int) -> None:
+    ids, labels, expected = guarded("int64", count), guarded("int64", count), np.empty(count, np.int64)
+    ids.array[:] = hostile_ids(seed, -2, 4, count)
+    oracles.causal_labels(ids.array, pad_id, expected)
+    emulated.causal_labels(ids.address, count, pad_id, labels.address, blocks)
+    assert labels.holds(expected)
 
 
 IN_PLACE = {"pads": False, "values": 0, "values_size": 0, "fill": 0, "attention_mask": 0}
@@ -190,6 +201,7 @@ def test_row_keys_with_hostile_offsets(guarded: Any, offsets: list[int], blocks:
 
 def test_nothing_to_do() -> None:
     """No rows or tokens, and null addresses for what has no elements."""
+    emulated.causal_labels(0, 0, 3, 0)
     for flat in (False, True):
         emulated.row_keys(0, 0, 0, 0, 5, False, flat, 0)
         emulated.philox_mask(HOW, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0, not flat, 0, 0, 7, 0)

@@ -21,7 +21,7 @@ DEVICE = "cuda"
 
 # How many parameters each kernel has; the emulation's next ones say which blocks run, a GPU's where.
 _PARAMETERS = {
-    **{"pad_columns": 2, "flatten_columns": 4, "unpad": 9},
+    **{"pad_columns": 2, "flatten_columns": 4, "unpad": 9, "causal_labels": 4},
     **{"row_keys": 8, "philox_mask": 18, "mask_layout": 8, "take_tokens": 6},
 }
 _WORD = 64  # what a copy lies as far beyond a multiple of as its original

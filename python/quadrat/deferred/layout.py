@@ -91,7 +91,7 @@ class _Launches:
         self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
         self._columns: list[PadColumn] = []
         self._ids: dict[int, tuple[Parts, Any]] = {}  # by column
-        self._labels: list[tuple[Any, int, Any]] = []  # ids, the one that is ignored, and what becomes of them
+        self._labels: list[tuple[int, int, int, int]] = []
         self._masked: tuple[int, Any] | None = None
         self._flat: dict[int, list[FlatColumn]] = {}  # by their offsets
         self._sizes: dict[int, int] = {}
@@ -103,7 +103,7 @@ class _Launches:
             if self.plan.masking is not None:
                 self._masked = source, out
             else:
-                self._labels.append((self._ids[source][1], place.total, out))
+                self._labels.append((address_of(self._ids[source][1]), out.numel(), place.total, address_of(out)))
         elif place.offsets >= 0 and out.numel() > 0:
             mask = action == MASK
             values = (0, 0) if mask else (self.base + place.values, place.total)
@@ -119,8 +119,8 @@ class _Launches:
         else:
             source, masked = self._masked
             self._mask(masking, *self._ids[source], masked)
-        for ids, ignored, labels in self._labels:
-            labels.copy_(ids).masked_fill_(ids == ignored, -100)
+        for labels in self._labels:
+            gpu.launch("causal_labels", self.device, *labels)
         for at, columns in self._flat.items():
             gpu.flatten_columns(columns, self.base + at, self.plan.rows, self._sizes.get(at, 0), self.device)
 
