@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <limits>
 
 #include "bytes.hpp"
@@ -82,6 +83,24 @@ Status with_mask(const void* mask, std::size_t item, F f) {
         [] { return Status{Code::bad_argument}; });
 }
 
+// Where the first byte is that is 0, or is not: at `width` if there is none.
+template <bool zero>
+std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
+    constexpr std::int64_t word = 8;
+    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
+    for (; at + word <= width; at += word) {
+        std::uint64_t bytes;
+        std::memcpy(&bytes, mask + at, sizeof bytes);
+        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
+            break;
+        }
+    }
+    while (at < width && (mask[at] == 0) != zero) {
+        ++at;
+    }
+    return at;
+}
+
 }  // namespace
 
 Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
@@ -145,6 +164,44 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
         const bool ends = place == out.size && std::all_of(first + at, first + size, [](auto one) { return one == 0; });
         return {ends ? Code::ok : Code::changed};
     });
+}
+
+Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    offsets[0] = 0;
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        offsets[row + 1] = offsets[row] + count(mask + row * width, width).kept;
+    }
+    return {};
+}
+
+Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
+                    Span<const std::int64_t> offsets, void* out) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    const char* const source = static_cast<const char*>(padded);
+    char* const target = static_cast<char*>(out);
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        const std::uint8_t* const kept = mask + row * width;
+        std::int64_t place = offsets[row];
+        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
+            const std::int64_t end = find<true>(kept, at, width);
+            if (place + (end - at) > offsets[row + 1]) {
+                return {Code::changed, row};
+            }
+            copy_bytes(target + bytes_of(place, token), source + bytes_of(row * width + at, token),
+                       bytes_of(end - at, token));
+            place += end - at;
+            at = end;
+        }
+        if (place != offsets[row + 1]) {
+            return {Code::changed, row};
+        }
+    }
+    return {};
 }
 
 }  // namespace quadrat

@@ -31,4 +31,13 @@ Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<
 // is reported, and nothing written past the end.
 Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<std::int64_t> out);
 
+// mask: [rows, width] bytes. offsets: [rows + 1]; from 0, where the kept tokens of each row begin and end.
+Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets);
+
+// The tokens that a mask keeps, wherever they stand in their rows. Runs of them are found a word of the mask at a time.
+// padded: [rows, width] tokens of `token` bytes. out: offsets[rows] tokens, side by side. What a mask that has changed
+// since it was counted keeps beyond that is not written but reported.
+Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
+                    Span<const std::int64_t> offsets, void* out);
+
 }  // namespace quadrat

@@ -21,6 +21,7 @@ INT64 = _core.kinds.index("int64")
 OFFSETS, STEPS = np.zeros(4, np.int64), np.arange(4)
 EMPTY = _core.address(OFFSETS), 4  # three rows without a token
 ONES = _core.address(STEPS), 4  # of one token each
+MASK = np.ones((3, 1), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,8 @@ ONES = _core.address(STEPS), 4  # of one token each
         lambda: _core.unpad(0, 0, False, EMPTY, 8, 0, 0),
         lambda: _core.unpad(0, 5, True, EMPTY, 0, 0, 0),
         lambda: _core.unpad(0, 5, False, ONES, 0, 0, 3),  # tokens of no bytes
+        lambda: _core.unpad_masked(0, _core.address(MASK), 1, 0, ONES, 0),
+        lambda: _core.unpad_masked(0, 0, 0, 8, EMPTY, 0),
         lambda: _core.take_tokens(0, 4, 0, ONES, 0),
         lambda: _core.put_tokens(0, 0, ONES, 0, 4),
         lambda: _core.mask_indices(0, 1, 0, (0, 0)),

@@ -1,4 +1,4 @@
-"""unpad, take_tokens, put_tokens and mask_layout, compiled, against their oracles."""
+"""unpad, unpad_masked, take_tokens, put_tokens and mask_layout, compiled, against their oracles."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -62,6 +62,59 @@ def test_writes_nothing_for_rows_that_have_no_place(guarded, offsets):
         assert failure is None
         return
     assert out.untouched()
+
+
+# Runs of kept and of other tokens, shorter and longer than the words of the mask.
+RUNS = st.lists(st.integers(0, 20), max_size=12)
+
+
+@st.composite
+def word_masks(draw):
+    width = draw(st.integers(0, 70))
+    rows = []
+    for _ in range(draw(st.integers(0, 6))):
+        runs = draw(RUNS)
+        rows.append(np.resize(np.repeat(np.arange(len(runs)) % 2, runs), width) if sum(runs) else np.zeros(width))
+    mask = np.array(rows).reshape(len(rows), width).astype(np.uint8)
+    return mask * np.uint8(draw(st.sampled_from([1, 1, 2, 128, 255])))
+
+
+def counted(mask):
+    offsets = np.full(len(mask) + 3, -7, np.int64)
+    assert _core.count_masked(mask.ctypes.data, mask.shape[1], (offsets.ctypes.data + 8, len(mask) + 1)) is None
+    assert offsets[0] == offsets[-1] == -7
+    return offsets[1:-1].copy()
+
+
+@given(kind=KINDS, mask=word_masks(), inner=st.sampled_from([(), (1,), (3,), (2, 4)]))
+def test_unpad_masked_as_the_oracle(guarded, *, kind, mask, inner):
+    padded = np.random.default_rng(mask.size).integers(0, 2, (*mask.shape, *inner)).astype(kind)
+    kept = np.count_nonzero(mask)
+    expected, bounds = np.empty((kept, *inner), kind), np.zeros(len(mask) + 1, np.int64)
+    oracles.unpad_masked(padded, mask, bounds, expected)
+    offsets = counted(mask)
+    assert np.array_equal(offsets, bounds)
+    out = guarded(kind, (kept, *inner))
+    token = int(np.prod(inner, dtype=np.int64)) * padded.itemsize
+    place = padded.ctypes.data, mask.ctypes.data, mask.shape[1], token, (offsets.ctypes.data, len(offsets))
+    assert _core.unpad_masked(*place, out.address) is None
+    assert out.holds(expected)
+
+
+@given(word_masks(), st.data())
+def test_unpad_masked_reports_a_mask_that_has_changed(guarded, mask, data):
+    if not mask.size:
+        return
+    offsets = counted(mask)
+    row = data.draw(st.integers(0, len(mask) - 1))
+    place = data.draw(st.integers(0, mask.shape[1] - 1))
+    mask[row, place] = 0 if mask[row, place] else 1
+    out = guarded("int16", int(offsets[-1]))
+    padded = np.ones(mask.shape, np.int16)
+    place = padded.ctypes.data, mask.ctypes.data, mask.shape[1], 2, (offsets.ctypes.data, len(offsets))
+    failure = _core.unpad_masked(*place, out.address)
+    assert failure == (_core.CODES.CHANGED, row, -1)
+    assert out.intact()
 
 
 TOKENS = st.sampled_from([0, 1, 3, 8, 24, 100])
@@ -165,6 +218,8 @@ def test_arguments_no_batch_has(guarded):
     place = out.address
     for width, rows in ((-1, 1), (1, -1)):
         assert _core.unpad(0, width, False, (0, rows + 1), 1, place, 3) == bad
+        assert _core.count_masked(0, width, (place, rows + 1)) == bad
+        assert _core.unpad_masked(0, 0, width, 1, (place, rows + 1), place) == bad
     assert _core.take_tokens(0, -1, 1, (0, 0), 0) == _core.take_tokens(0, 1, 1, (0, -1), 0) == bad
     assert _core.put_tokens(0, 1, (0, 0), 0, -1) == _core.put_tokens(0, 1, (0, -1), 0, 1) == bad
     for item, width, rows in ((1, -1, 1), (1, 1, -1), (3, 1, 1)):

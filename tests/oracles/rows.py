@@ -61,6 +61,18 @@ def unpad(padded: Array, offsets: Sequence[int], side: str, out: Array) -> None:
             out[offsets[row] + position] = padded[row, gap + position]
 
 
+def unpad_masked(padded: Array, mask: Array, offsets: Array, out: Array) -> None:
+    """Write the tokens of `padded`, `[rows, width, ...]`, that `mask` keeps to `out`, and where rows begin and end."""
+    place = 0
+    for row, kept in enumerate(mask):
+        for position, keep in enumerate(kept):
+            if keep:
+                out[place] = padded[row, position]
+                place += 1
+        offsets[row + 1] = place
+    offsets[0] = 0
+
+
 def mask_layout(mask: Array) -> tuple[list[int], list[int], int]:
     """The places of the flattened `mask`, `[rows, width]`, that are not 0, where rows begin, and the longest row."""
     indices, bounds, longest = [], [0], 0

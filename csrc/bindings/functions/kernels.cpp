@@ -167,6 +167,9 @@ void register_kernels(py::module_& m) {
         array_arg("offsets"), "size"_a);
     m.def("unpad", by_address(&unpad), "padded"_a, "width"_a, "left"_a, "offsets"_a, "token"_a, "out"_a, "out_size"_a,
           WithoutGil());
+    m.def("count_masked", by_address(&count_masked), "mask"_a, "width"_a, "offsets"_a, WithoutGil());
+    m.def("unpad_masked", by_address(&unpad_masked), "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "out"_a,
+          WithoutGil());
     m.def("prefix_tree", &tree_of, "ids"_a, "positions"_a, "offsets"_a, "shortest"_a, "nodes"_a, "token_of_cell"_a,
           "cell_of_token"_a, WithoutGil());
     m.def("mask_indices", by_address(&mask_indices), "mask"_a, "item"_a, "size"_a, "out"_a, WithoutGil());

@@ -12,8 +12,8 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import bytes_per_token, dense, require_array, require_plain, room_like
 from quadrat.support.columns import explain
-from quadrat.support.kinds import BOOL, INT64, torch_dtype
-from quadrat.support.memory import address_of, empty
+from quadrat.support.kinds import BOOL, torch_dtype
+from quadrat.support.memory import address_of
 from quadrat.support.tensors import is_tensor, on_gpu, recording, require_unrecorded, tracked
 
 if TYPE_CHECKING:
@@ -101,17 +101,15 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         layout = layout_of(mask != 0)
         return Ragged.of_lengths(take(padded, layout.indices, 2), layout.lengths)
     is_bool = mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool)
-    kept, source = dense(mask if is_bool else mask != 0, "mask"), dense(padded, "padded")
-    (rows, width), place = kept.shape, address_of(kept)
-    starts, lengths = np.empty(rows + 1, np.int32), np.empty(rows, np.int32)
-    failure, total, *_ = _core.mask_layout(place, 1, width, (address_of(starts), rows + 1), address_of(lengths))
-    (_, numbers), (values, address) = empty("np", (total,), INT64), room_like(source, (total, *source.shape[2:]))
-    if failure is None:
-        failure = _core.mask_indices(place, 1, rows * width, (numbers, total))
-    if failure is None:
-        token = bytes_per_token(source, 2)
-        failure = _core.take_tokens(address_of(source), rows * width, token, (numbers, total), address)
-    if failure is not None:
+    kept = dense(mask if is_bool else mask != 0, "mask")
+    rows, width = kept.shape
+    bounds = np.empty(rows + 1, np.int64)
+    offsets = address_of(bounds), len(bounds)
+    _core.count_masked(address_of(kept), width, offsets)
+    _, facts = checked_offsets(bounds, rows * width)
+    source = dense(padded, "padded")
+    values, address = room_like(source, (facts.last, *source.shape[2:]))
+    place = address_of(source), address_of(kept), width, bytes_per_token(source, 2), offsets, address
+    if (failure := _core.unpad_masked(*place)) is not None:
         raise ValueError(explain(failure))
-    bounds, facts = checked_offsets(starts, total)
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)
