@@ -37,7 +37,7 @@ except Exception as error:
         frames.append(error.__traceback__.tb_frame.f_code.co_filename)
         error.__traceback__ = error.__traceback__.tb_next
     torch.save(logits, "logits.pt")
-    print(any("/quadrat/cli/" in name for name in frames))
+    print(any("/quadrat/cli/" in name or "/quadrat/support/" in name for name in frames))
 """
 CALLS = {"calls": 7, "called_with": 4 * 18 + 2 * 6 + 18, "tokens": 4 * 12 + 2 * 6 + 12}
 

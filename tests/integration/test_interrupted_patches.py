@@ -6,8 +6,7 @@ import transformers.trainer
 
 import quadrat
 from quadrat.integration.patch_datasets import DATASETS
-from quadrat.integration.patch_tokenizers import TOKENIZERS
-from quadrat.integration.patch_transformers import TRANSFORMERS
+from quadrat.integration.patch_transformers import TOKENIZERS, TRANSFORMERS
 from support.interrupts import Moments
 from support.patched import picture
 

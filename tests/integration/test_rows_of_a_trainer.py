@@ -9,7 +9,7 @@ import torch
 from transformers import BertForMultipleChoice
 
 import quadrat
-from quadrat.integration.rows import row_lengths
+from quadrat.integration.token_batches import row_lengths
 from support.strategies import make_tokenizer
 from support.trainer import tiny, trainer_of
 

@@ -18,7 +18,8 @@ from transformers import (
     set_seed,
 )
 
-from quadrat.integration.switch import Patch, followed_by
+from quadrat.integration.switch import Patch
+from quadrat.support.wrappers import wrap_method
 
 _SAID = "the cat sat on a mat while seven dogs in Paris were barking at an old grey postman who ran away"
 WORDS = _SAID.split()
@@ -122,7 +123,8 @@ def save_hub(folder: Path) -> Path:
 def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The patches that code makes in this block, undone at its end."""
     made: list[Any] = []
-    monkeypatch.setattr(Patch, "__init__", followed_by(Patch.__init__, made.append))
+    monkeypatch.setattr(Patch, "__init__", Patch.__init__)  # undone at the end of the test
+    wrap_method(Patch, "__init__", lambda patch, *_: patch, lambda patch, _: made.append(patch))
     yield made
     while made:
         made.pop().undo()

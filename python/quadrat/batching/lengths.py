@@ -123,7 +123,10 @@ def _of_other(dataset: Any, column: str) -> IntArray:
             return measure(_chunks(dataset), len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
     if _is_stored(dataset):
-        return _of_dataset(dataset, column)
+        _require_stored(dataset, column)
+        stored = _list_lengths(dataset.data.table.column(column), column)
+        indices = dataset._indices
+        return _without_nulls(stored if indices is None else stored[indices.table.column(0).to_numpy()], column)
     if datasets is not None and isinstance(dataset, (datasets.DatasetDict, datasets.IterableDatasetDict)):
         raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
     if isinstance(dataset, Mapping):
@@ -245,14 +248,6 @@ def _require_stored(dataset: Any, column: str) -> None:
         )
     if column not in dataset.column_names:
         raise _missing(column, dataset.column_names)
-
-
-def _of_dataset(dataset: Any, column: str) -> IntArray:
-    _require_stored(dataset, column)
-    found = _list_lengths(dataset.data.table.column(column), column)
-    if dataset._indices is not None:
-        found = found[dataset._indices.table.column(0).to_numpy()]
-    return _without_nulls(found, column)
 
 
 def _of_column(rows: Any, column: str) -> IntArray:

@@ -12,9 +12,9 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import values_of
 from quadrat.cli.events import EventLog
-from quadrat.cli.method_hooks import wrap_method
 from quadrat.cli.promises import option_of
 from quadrat.support.counts import counting
+from quadrat.support.wrappers import wrap_method
 
 _PIPELINES = "transformers.pipelines."
 _now = time.perf_counter

@@ -3,8 +3,6 @@
 Whatever calls a model (a Trainer, a pipeline, sentence-transformers, a loop), the outermost model is looked at.
 """
 
-import functools
-import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import quadrat
 from quadrat.cli.command import one_line
 from quadrat.cli.loop_timing import LoopTiming
-from quadrat.cli.method_hooks import wrap_method
+from quadrat.support.wrappers import wrap_method
 
 # Masks on a GPU wait for each other, so that reading them does not have the script wait for the GPU at each call.
 _FIRST, _TOGETHER = 8, 64
@@ -90,14 +88,11 @@ class ModelCalls:
             self._timing.events.write(of, model_calls=1, model_computed=computed, model_tokens=int(tokens))
 
 
-@functools.lru_cache(maxsize=256)
-def _parameters_of(forward: Any) -> tuple[str, ...]:
-    return tuple(inspect.signature(forward).parameters)[1:]
-
-
 def _mask_of(model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The mask of the tokens that a call computes, `[rows, width]` or `[rows, choices, width]`, or None."""
-    named = options if not args else {**dict(zip(_parameters_of(type(model).forward), args, strict=False)), **options}
+    from quadrat.model.arguments import by_name  # which imports torch
+
+    named = by_name(model, args, options) or {}
     mask, ids, embeddings = (named.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
     shape = getattr(ids, "shape", None) if embeddings is None else getattr(embeddings, "shape", (0,))[:-1]
     return mask if shape is not None and len(shape) in (2, 3) and getattr(mask, "shape", None) == shape else None

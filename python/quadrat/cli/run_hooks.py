@@ -13,9 +13,9 @@ from quadrat.cli.batch_sizes import UNLABELLED, is_unlabelled, values_of
 from quadrat.cli.command import complain
 from quadrat.cli.events import EventLog
 from quadrat.cli.loop_timing import LoopTiming
-from quadrat.cli.method_hooks import wrap_method
 from quadrat.cli.model_calls import ModelCalls
 from quadrat.support.counts import counting, observe_batches
+from quadrat.support.wrappers import wrap_method
 
 
 class Run:

@@ -62,17 +62,14 @@ class _Batches:
         """All as one batch. Each is let go of when it is copied, so that memory holds little more than the result."""
         if self._joining is None and self.columns and (count := len(self.columns[0])) > 1:
             if self._alike and count * sum(column[0].nbytes for column in self.columns) < _SMALL:
-                values = iter([_joined_at_once(column) for column in self.columns])
+                joins = (torch.cat if torch.is_tensor(column[0]) else np.concatenate for column in self.columns)
+                values = iter([join(column) for join, column in zip(joins, self.columns, strict=True)])
                 self.__init__(tree_map(lambda _: next(values), self._batch), self._padding)  # type: ignore[misc]
                 return self._batch
             self._joining = Joining(self._batch, self.columns, self._padding)
         if self._joining is not None:  # after an interrupt, too
             self.__init__(self._joining.finished(), self._padding)  # type: ignore[misc]
         return self._batch
-
-
-def _joined_at_once(arrays: list[Any]) -> Any:
-    return torch.cat(arrays) if type(arrays[0]) is torch.Tensor else np.concatenate(arrays)
 
 
 class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
@@ -137,7 +134,7 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
     def arrays(self) -> Any:
         """The batches that were moved to the CPU, joined, as NumPy arrays, or as `Ragged` with `ragged`."""
         with self._lock:
-            if self._is_ragged and self._arrays is not None:
+            if self.ragged and self.do_nested_concat and self._arrays is not None:
                 arrays = self._arrays
                 self._arrays = (arrays if isinstance(arrays, RaggedParts) else RaggedParts(arrays)).joined()
             else:
@@ -186,10 +183,6 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
         with self._lock:
             self.to_cpu_and_numpy()
             return self.arrays
-
-    @property
-    def _is_ragged(self) -> bool:
-        return self.ragged and self.do_nested_concat
 
     def _with_batch(self, held: Any, batch: Any) -> Any:
         if held is None:

@@ -76,7 +76,15 @@ class DistributedTensorGatherer:
     def finalize(self) -> Any:
         """The arrays, `[num_samples, widest, ...]`, in the order of the data set; None when nothing was added."""
         with self._lock:
-            return self._finalized(self._held)
+            held = self._held
+            if held.storage is None:
+                return None
+            if held.offsets[0] != self.process_length:
+                logger.warning("Not all data has been set. Are you sure you passed all values?")
+            for array in leaves_of(held.storage):
+                for process, offset in enumerate(held.offsets):  # an addition may have come to no end
+                    array[offset : (process + 1) * self.process_length] = array[-1]
+            return copy.deepcopy(nested_truncate(held.storage, self.num_samples))  # later steps do not change it
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -85,16 +93,6 @@ class DistributedTensorGatherer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _held=_Stored(*state["_held"]), _lock=threading.RLock())
-
-    def _finalized(self, held: _Stored) -> Any:
-        if held.storage is None:
-            return None
-        if held.offsets[0] != self.process_length:
-            logger.warning("Not all data has been set. Are you sure you passed all values?")
-        for array in leaves_of(held.storage):
-            for process, offset in enumerate(held.offsets):  # an addition may have come to no end
-                array[offset : (process + 1) * self.process_length] = array[-1]
-        return copy.deepcopy(nested_truncate(held.storage, self.num_samples))  # later steps do not change it
 
     def _with_arrays(self, held: _Stored, arrays: Any) -> _Stored:
         """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""

@@ -15,8 +15,14 @@ from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
-from quadrat.integration.rows import require_usual
-from quadrat.integration.token_batches import AGAIN, collator_of_quadrat, loader_by_tokens, not_indexed, plan_batches
+from quadrat.integration.token_batches import (
+    AGAIN,
+    collator_of_quadrat,
+    loader_by_tokens,
+    not_indexed,
+    plan_batches,
+    require_usual,
+)
 from quadrat.support.wrappers import CollatorWrapper, replaced, suggesting
 
 logger = logging.getLogger("quadrat")

@@ -81,21 +81,22 @@ class SetEpochCallback(TrainerCallback):
         # All callbacks forget the plans of the checkpoint before one of them adds those of this run.
         for name in [name for name in state.stateful_callbacks if name.startswith(_PLANS)] if self._plans else ():
             del state.stateful_callbacks[name]
-        told = [self.collator]
+        listeners = [self.collator]
         if self.collator is None:
             loader = kwargs.get("train_dataloader")
             collator = getattr(loader, "collate_fn", None)
             # Trainer's own collator removes columns before it calls the user's.
-            told = [getattr(collator, "data_collator", collator), getattr(loader, "dataset", None)]
-        able = [one for one in told if hasattr(one, "set_epoch")]
+            listeners = [getattr(collator, "data_collator", collator), getattr(loader, "dataset", None)]
+        able = [listener for listener in listeners if hasattr(listener, "set_epoch")]
         if not able and self._tracker is None:
-            names = " and ".join(type(one).__name__ for one in told)
+            names = " and ".join(type(listener).__name__ for listener in listeners)
             raise TypeError(f"{names} has no set_epoch: give SetEpochCallback an object that has it")
         # If a dataset has no length, Trainer only estimates the epoch, and it may not change.
         epoch = self._next if self._tracker is not None else max(int(state.epoch or 0), self._next)
-        for one in able:
-            if one is self.collator or getattr(one, "rng", "philox") == "philox":  # masks of others have no epoch
-                one.set_epoch(epoch)
+        for listener in able:
+            # Masks of other collators have no epoch.
+            if listener is self.collator or getattr(listener, "rng", "philox") == "philox":
+                listener.set_epoch(epoch)
         if self._tracker is not None:
             self._tracker.begin(epoch)
         self._next = epoch + 1

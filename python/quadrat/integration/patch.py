@@ -45,7 +45,7 @@ def patch(
 
         switches.append(TRANSFORMERS)
     if _is_wanted("tokenizers", tokenizers, "transformers"):
-        from quadrat.integration.patch_tokenizers import TOKENIZERS
+        from quadrat.integration.patch_transformers import TOKENIZERS
 
         switches.append(TOKENIZERS)
     if _is_wanted("datasets", datasets):

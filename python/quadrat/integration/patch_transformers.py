@@ -1,16 +1,22 @@
-"""`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
+"""`patch_transformers` and `patch_tokenizers`: quadrat's classes and functions in place of those of transformers."""
 
+import functools
 import gc
 import importlib.util
 import sys
 from types import ModuleType
+from typing import Any
 
+from transformers import BatchEncoding
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
 from quadrat.installed import originals
-from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
+from quadrat.planning.conversion import convert_to_tensors
+from quadrat.planning.padded import PadOptions
+from quadrat.tokenizers.pad import pad_or_fall_back
 
 
 def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Patch:
@@ -45,16 +51,65 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Pat
 
 def _lazy_modules() -> list[ModuleType]:
     """Those of transformers in use: when Trainer is loaded, its `__init__` runs again and replaces the first one."""
-    found = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
+    referrers = [module for module in gc.get_referrers(_LazyModule) if type(module) is _LazyModule]
     # `gc.get_referrers` does not see objects after `gc.freeze`.
     names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
-    return found + [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
+    return referrers + [value for part in names for value in list(part.values()) if type(value) is _LazyModule]
 
 
 def _swaps() -> list[Swap]:
     # All are loaded before any is swapped, so that they derive from the originals.
-    found = [(original, load(name)) for name, original in originals.PATCHED.items()]
-    return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
+    twins = [(original, load(name)) for name, original in originals.PATCHED.items()]
+    return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in twins]
 
 
 TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)
+
+
+def patch_tokenizers() -> Patch:
+    """Make the tokenizers of transformers pad and convert with quadrat, in this process.
+
+    `tokenizer.pad(...)` and `tokenizer(texts, padding=True, return_tensors="pt")` then use `tokenizer_pad` and
+    `convert_to_tensors`. Results and errors do not change, and tokenizers that were made earlier are patched too.
+    Classes that override `pad`, and subclasses of `BatchEncoding` that override `convert_to_tensors`, do not change.
+    The patch is undone like that of `quadrat.patch`.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import PreTrainedTokenizerBase
+        >>> before = PreTrainedTokenizerBase.pad
+        >>> with quadrat.tokenizers.patch_tokenizers():
+        ...     PreTrainedTokenizerBase.pad is before
+        False
+    """
+    return Patch("tokenizers.patch_tokenizers", TOKENIZERS)
+
+
+@functools.wraps(originals.PAD)
+def _pad(  # noqa: PLR0917 - as in transformers
+    self: Any,
+    encoded_inputs: Any,
+    padding: Any = True,
+    max_length: Any = None,
+    pad_to_multiple_of: Any = None,
+    padding_side: Any = None,
+    return_attention_mask: Any = None,
+    return_tensors: Any = None,
+    verbose: Any = True,
+) -> Any:
+    options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
+    return pad_or_fall_back(self, encoded_inputs, options, return_tensors)
+
+
+_pad._quadrat_replaces = originals.PAD  # type: ignore[attr-defined]
+
+
+@functools.wraps(originals.CONVERT_TO_TENSORS)
+def _convert_to_tensors(self: Any, tensor_type: Any = None, prepend_batch_axis: Any = False) -> Any:
+    return convert_to_tensors(self, tensor_type, prepend_batch_axis)
+
+
+TOKENIZERS = Switch(
+    lambda: [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, _convert_to_tensors)],
+    others=lambda: [PreTrainedTokenizerBase, BatchEncoding],
+)

@@ -3,9 +3,10 @@
 import sys
 from typing import Any
 
-from quadrat.integration.switch import Patch, Swap, Switch, followed_by
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.model.packing_check import warn_if_rows_mix
 from quadrat.support.extras import needs
+from quadrat.support.wrappers import surrounded
 
 
 def patch_trl() -> Patch:
@@ -39,16 +40,17 @@ def _swaps() -> list[Swap]:
     from quadrat.trl import padding
 
     trl.sft.outputs()  # tried while TRL's class still calls TRL's `pad`
-    found = [Swap(padding.Original, padding.pad)]
-    found.append(Swap(SFTTrainer.__init__, followed_by(SFTTrainer.__init__, _check)))
+    start = SFTTrainer.__init__
+    swaps = [Swap(padding.Original, padding.pad)]
+    swaps.append(Swap(start, surrounded(start, lambda trainer, *_, **__: trainer, _check_rows)))
     for module in filter(None, (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo)):
         twin = getattr(module, module.Original.__name__)
-        found.append(Swap(module.Original, twin, (module.__name__, "Original")))
-    return found
+        swaps.append(Swap(module.Original, twin, (module.__name__, "Original")))
+    return swaps
 
 
-def _check(trainer: Any) -> None:
-    if getattr(trainer, "padding_free", False):
+def _check_rows(trainer: Any, error: BaseException | None) -> None:
+    if error is None and getattr(trainer, "padding_free", False):
         warn_if_rows_mix(trainer.model, trainer.data_collator)
 
 

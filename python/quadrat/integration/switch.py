@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -19,22 +18,6 @@ class Swap(NamedTuple):
     original: Any
     twin: Any
     address: tuple[str, str] | None = None  # module and name under which pickles find the original meanwhile
-
-
-def followed_by(start: Callable[..., None], look: Callable[[Any], object]) -> Callable[..., None]:
-    """An `__init__`, and then a look at what it made."""
-
-    @functools.wraps(start)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        try:
-            start(self, *args, **kwargs)
-        except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next  # without this frame
-            raise
-        look(self)
-
-    return __init__
 
 
 class Switch:

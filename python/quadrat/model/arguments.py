@@ -12,6 +12,7 @@ import torch
 from quadrat.support.tensors import is_readable
 
 MASK, POSITIONS, LABELS, KEPT_LOGITS = "attention_mask", "position_ids", "labels", "logits_to_keep"
+IGNORED = -100  # a label that no loss reads
 _CACHES = ("past_key_values", "cache", "past_key_value")
 
 

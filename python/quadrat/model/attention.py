@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from quadrat.model.merged_attention import available, tree_attention
 from quadrat.model.rows import Rows
+from quadrat.model.thread_state import THREAD
 
 try:
     varlen_attn: Any = importlib.import_module("torch.nn.attention.varlen").varlen_attn
@@ -26,21 +26,10 @@ except ImportError:  # before torch 2.10
     varlen_attn = None
 
 PREFIX = "quadrat_"
-_thread = threading.local()
 
 
 class RowsLostError(RuntimeError):
     """A model does not pass keyword arguments on to its attention, or computes attention in another way."""
-
-
-def rows_under_way() -> Rows | None:
-    """The rows of the flat batch that a model computes now, in this thread."""
-    return getattr(_thread, "rows", None)
-
-
-def set_rows_under_way(rows: Rows | None) -> None:
-    """Say which flat batch a model computes now, in this thread."""
-    _thread.rows = rows
 
 
 def is_flash(name: str) -> bool:
@@ -91,7 +80,7 @@ def _original(name: str, module: Any) -> Callable[..., Any]:
 
 
 def _mask(name: str, *args: Any, **options: Any) -> Any:
-    rows = rows_under_way()
+    rows: Rows | None = THREAD.rows
     if rows is None:
         return ALL_MASK_ATTENTION_FUNCTIONS[name](*args, **options)
     options |= dict(zip(("batch_size", "q_length"), args, strict=False))
@@ -107,7 +96,7 @@ def _attend(  # noqa: PLR0917 - as transformers calls it
     """Attention of each row alone: `[1, heads, tokens, dim]` to `[1, tokens, heads, dim]`."""
     function, rows = _original(name, module), options.pop("quadrat_rows", None)
     if rows is None:
-        if rows_under_way() is not None:
+        if THREAD.rows is not None:
             raise RowsLostError(f"{type(module).__name__} does not get the keyword arguments of the model")
         return function(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
     if not query.shape[2] == key.shape[2] == rows.total or query.shape[0] != 1:

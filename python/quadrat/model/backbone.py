@@ -7,40 +7,25 @@ from typing import Any
 
 import torch
 
-from quadrat.model import arguments as names
-from quadrat.model.arguments import LABELS, MASK, POSITIONS, of_tokens, takes
+from quadrat.model.arguments import IGNORED, KEPT_LOGITS, LABELS, MASK, POSITIONS, of_tokens, takes
 from quadrat.model.attention import is_flash
-from quadrat.model.head import flat_labels, kept_logits
 from quadrat.model.prefixes import shared_rows
 from quadrat.model.rows import Rows
 
 Path = tuple[str | int, ...]
 
 
-def _columns(mask: Any, _: Any, __: int) -> Any:
-    return torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-
-
-def _counted(mask: Any, _: Any, __: int) -> Any:
-    return (mask.cumsum(1) - 1).clamp(0)
-
-
-def _counted_by_ids(mask: Any, ids: Any, padding: int) -> Any:
-    real = mask if ids is None else ids != padding
+def _counted_from(padding: int, real: Any) -> Any:
     return real.cumsum(1) * real + padding
 
 
-def _counted_after_padding(mask: Any, _: Any, padding: int) -> Any:
-    return mask.cumsum(1) * mask + padding
-
-
-# The positions that models give to tokens: their columns; counted by the mask; counted by ids or by the mask, after the
-# number of the padding token.
+# The positions that models give to tokens, of the mask, the ids and the number of the padding token: their columns;
+# counted by the mask; counted by ids or by the mask, after the number of the padding token.
 MADE_POSITIONS: dict[str, Callable[[Any, Any, int], Any]] = {
-    "columns": _columns,
-    "counted": _counted,
-    "counted by ids": _counted_by_ids,
-    "counted after padding": _counted_after_padding,
+    "columns": lambda mask, _, __: torch.arange(mask.shape[1], device=mask.device).expand(mask.shape),
+    "counted": lambda mask, _, __: (mask.cumsum(1) - 1).clamp(0),
+    "counted by ids": lambda mask, ids, padding: _counted_from(padding, mask if ids is None else ids != padding),
+    "counted after padding": lambda mask, _, padding: _counted_from(padding, mask),
 }
 
 
@@ -85,9 +70,12 @@ class Flat:
         flat = {name: rows.take(arguments[name], lead) for name, lead in of_tokens(arguments, rows.shape)}
         flat[MASK] = torch.ones_like(flat[MASK])
         if self._way.shifted and LABELS in flat:
-            flat[LABELS] = flat_labels(flat[LABELS], rows)
-        if (columns := arguments.get(names.KEPT_LOGITS)) is not None and takes(self.module, names.KEPT_LOGITS):
-            self._kept, flat[names.KEPT_LOGITS] = kept_logits(rows, columns)
+            flat[LABELS] = flat[LABELS].index_fill(1, rows.firsts, IGNORED)  # not predicted from the row before
+        if (columns := arguments.get(KEPT_LOGITS)) is not None and takes(self.module, KEPT_LOGITS):
+            if not isinstance(columns, int):
+                raise NotImplementedError("logits_to_keep is a tensor")
+            some = 0 < columns < mask.shape[1]
+            self._kept, flat[KEPT_LOGITS] = rows.last_columns(columns) if some else (None, 0)
         if takes(self.module, "use_cache") and arguments.get("use_cache") is None:
             flat["use_cache"] = False
         if is_flash(implementation):

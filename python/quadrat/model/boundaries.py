@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from quadrat.model.arguments import LABELS, MASK, has_cache, of_tokens
+from quadrat.model.arguments import IGNORED, LABELS, MASK, has_cache, of_tokens
 from quadrat.model.attention import is_flash
-from quadrat.model.head import IGNORED
 from quadrat.model.rows import Rows
 
 _BOUNDS = "cu_seq_lens_q"

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import functools
-import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
+from quadrat.model.thread_state import THREAD
 from quadrat.support.tensors import recording
 
-_thread = threading.local()
 _ADDED = "_quadrat_forward"
-
-
-def called() -> list[Any]:
-    """The models whose hooks have run in this thread, and whose `forward` follows."""
-    if not hasattr(_thread, "called"):
-        _thread.called = []
-    return _thread.called  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -27,7 +19,7 @@ def _with_hooks(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def run(module: Any, *args: Any, **kwargs: Any) -> Any:
-        calls = called()
+        calls = THREAD.called
         # Replicas of a model share its bound method.
         if calls and (calls[-1] is module or getattr(calls[-1], "_is_replica", False)):
             module = calls.pop()

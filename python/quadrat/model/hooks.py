@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,21 +13,19 @@ import torch
 
 from quadrat.model import proof
 from quadrat.model.arguments import LABELS, MASK, POSITIONS, by_name, has_cache, of_tokens, padded_mask
-from quadrat.model.attention import RowsLostError, restore_names, set_names, set_rows_under_way, takes_rows
+from quadrat.model.attention import RowsLostError, restore_names, set_names, takes_rows
 from quadrat.model.backbone import Flat, Path
 from quadrat.model.boundaries import BoundedRows, bounded_rows
-from quadrat.model.forms import form_of
-from quadrat.model.forward import called
-from quadrat.model.lockstep import Lockstep, is_sharded
 from quadrat.model.prefixes import SharedRows, drops, shared_rows
+from quadrat.model.proof import Lockstep, is_sharded
 from quadrat.model.rows import Rows
-from quadrat.model.tokenwise import Search, add_token_hooks, set_rows_of_tokens
-from quadrat.model.ways import Way, flat_ways, sentence_of
+from quadrat.model.thread_state import THREAD
+from quadrat.model.tokenwise import Search, add_token_hooks
+from quadrat.model.ways import Way, flat_ways, form_of, sentence_of
 from quadrat.support.locks import new_lock
 from quadrat.support.tensors import recording
 
 logger = logging.getLogger("quadrat")
-_thread = threading.local()
 _proving, _counting = new_lock(), new_lock()
 
 
@@ -64,13 +61,10 @@ class Call:
 
 def _calls() -> list[Call]:
     """The calls that run in this thread: one, and within a proof two."""
-    calls: list[Call] | None = getattr(_thread, "calls", None)
-    if calls is None:
-        calls = _thread.calls = []
-    elif calls and calls[-1].frame is not None and not _runs(calls[-1].frame):
+    calls: list[Call] = THREAD.calls
+    if calls and calls[-1].frame is not None and not _runs(calls[-1].frame):
         calls.clear()  # of a call that an interrupt ended: torch calls no hook then
-        set_rows_under_way(None)
-        set_rows_of_tokens(None)
+        THREAD.rows = THREAD.rows_of_tokens = None
     return calls
 
 
@@ -116,7 +110,7 @@ class Hooks:
         if recording():
             return None
         result = self._before(module, args, kwargs)
-        called().append(module)
+        THREAD.called.append(module)
         return result
 
     def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,14 +133,14 @@ class Hooks:
                 calls.append(call)
             call.runs = True
             if mask is not None and call.way is not None and call.way.tokenwise:
-                self._start_tokenwise(call, mask)
+                THREAD.rows_of_tokens = call.tokens = Rows.of_mask(mask)
         if (place := call.place_of(module)) is None or self._put_hooks_in_order(module):
             return None
         if not takes_rows(implementation := module.config._attn_implementation):
             return None
         if call.way is not None and call.way.bounded:
             rows = bounded_rows(arguments, module)
-            set_rows_under_way(rows)
+            THREAD.rows = rows
             call.bounded = rows is not None
             return None if rows is None else ((), rows.with_boundaries(arguments, implementation))
         mask = padded_mask(arguments, module.config) if mask is None else mask
@@ -155,7 +149,7 @@ class Hooks:
         flat = Flat(module, mask, call, place)
         taken = flat.take_apart(arguments, implementation)
         call.flat.append(flat)
-        set_rows_under_way(flat.rows)
+        THREAD.rows = flat.rows
         return (), taken
 
     def _put_hooks_in_order(self, module: Any) -> bool:
@@ -167,21 +161,17 @@ class Hooks:
             after.move_to_end(next(key for key, hook in after.items() if hook == self.after), last=False)
         return late
 
-    def _start_tokenwise(self, call: Call, mask: Any) -> None:
-        call.tokens = Rows.of_mask(mask)
-        set_rows_of_tokens(call.tokens)
-
     def after(self, module: Any, args: tuple[Any, ...], *rest: Any) -> Any:
         """Puts the outputs of a place together, and ends the call."""
-        if called() and called()[-1] is module:
-            called().pop()  # without its attribute `forward`, or after an error
+        if THREAD.called and THREAD.called[-1] is module:
+            THREAD.called.pop()  # without its attribute `forward`, or after an error
         calls, output = _calls(), rest[-1]
         if not calls or not calls[-1].runs:
             return None
         call, result = calls[-1], None
         if call.flat and call.flat[-1].module is module:
             flat = call.flat.pop()
-            set_rows_under_way(None)
+            THREAD.rows = None
             if output is not None:  # None after an error
                 result = flat.put_together(output)
                 rest[0].clear()
@@ -191,9 +181,9 @@ class Hooks:
                     self.counts.add(flat.rows)
         if call.root is module:
             if call.bounded:
-                set_rows_under_way(None)
+                THREAD.rows = None
             if call.tokens is not None:
-                set_rows_of_tokens(None)
+                THREAD.rows_of_tokens = None
                 if not call.proof:
                     self.counts.add(call.tokens)
             calls.pop()
@@ -394,7 +384,6 @@ def _result(
         return module(**arguments) if lockstep is None else lockstep.call(lambda: module(**arguments))
     finally:
         calls[:] = before
-        set_rows_under_way(None)
-        set_rows_of_tokens(None)
+        THREAD.rows = THREAD.rows_of_tokens = None
         if paths is not None:
             paths |= call.paths

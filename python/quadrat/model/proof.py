@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from torch import distributed
 
-from quadrat.model.arguments import LABELS, POSITIONS
-from quadrat.model.head import IGNORED
+from quadrat.model.arguments import IGNORED, LABELS, POSITIONS
 
 # The largest difference that rounding explains, relative to the largest number.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 1.5e-5, torch.float16: 8e-3, torch.bfloat16: 6e-2}
+# Of models whose weights are sharded: each call gathers weights from all processes, so all call as often.
+_SHARDED = ("FullyShardedDataParallel", "FlatParameter", "DTensor")
 _CELLS = 16384  # of the batch that is computed twice, unless its rows cannot be taken apart
 
 
@@ -149,3 +151,37 @@ def identical(one: Any, other: Any) -> bool:
     return leaves.keys() == others.keys() and all(
         torch.equal(value.nan_to_num(), others[path].nan_to_num()) for path, value in leaves.items()
     )
+
+
+def is_sharded(model: Any) -> bool:
+    """True where a call of a model waits for other processes."""
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+        return False
+    things = [*model.parameters(), *model.modules()]
+    return any(type(one).__name__ in _SHARDED or hasattr(one, "ds_id") for one in things)
+
+
+def anybody_calls(calls: bool, device: torch.device) -> bool:
+    """True if this process or another one calls its model once more; all processes ask."""
+    flag = torch.tensor(int(calls), device=device)
+    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+    return bool(flag)
+
+
+class Lockstep:
+    """The calls of a proof, which other processes accompany. Of a model that is not sharded nobody is asked."""
+
+    def __init__(self, model: Any) -> None:
+        self.sharded = is_sharded(model)
+        self._device = next(model.parameters()).device
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """One call of the proof."""
+        if self.sharded:
+            anybody_calls(True, self._device)
+        return function()
+
+    def accompany(self, function: Callable[[], Any]) -> None:
+        """Call as often as others still do."""
+        while self.sharded and anybody_calls(False, self._device):
+            function()

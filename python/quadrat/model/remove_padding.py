@@ -1,15 +1,13 @@
-"""`remove_padding`: models compute the real tokens of their batches alone."""
+"""`RemovedPadding`: what models computed without padding, and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from transformers import PreTrainedModel
-
 from quadrat.model.attention import restore_names
-from quadrat.model.forward import restore_forward, set_forward
-from quadrat.model.hooks import Counts, Hooks, hooks_of
+from quadrat.model.forward import restore_forward
+from quadrat.model.hooks import Counts, Hooks
 from quadrat.model.tokenwise import TokenHooks
 
 
@@ -89,23 +87,3 @@ class RemovedPadding:
 
 def _owner(hook: Any) -> Any:
     return getattr(hook, "__self__", None)
-
-
-def remove_padding(
-    *models: Any, counted: Iterable[Counts] = (), undoing: Iterable[Callable[[], None]] = ()
-) -> RemovedPadding:
-    """Let modules, and the models of transformers within them, compute no padding; others as of `RemovedPadding`."""
-    counts: dict[int, Counts] = {}
-    for model in models:
-        shared = Counts()
-        for module in model.modules():
-            if not isinstance(module, PreTrainedModel):
-                continue
-            hooks = hooks_of(module)
-            if hooks is None:
-                hooks = Hooks(shared)
-                module.register_forward_pre_hook(hooks.before, with_kwargs=True)
-                module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
-                set_forward(module)
-            counts[id(hooks.counts)] = hooks.counts
-    return RemovedPadding(models, [*counts.values(), *counted], undoing)

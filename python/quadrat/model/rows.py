@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from quadrat.model.merged_attention import Meeting, meetings
-from quadrat.ops._tokens import layout_now
-from quadrat.ops.tokens import put, take
+from quadrat.ops.tokens import layout_now, put, take
 
 
 class Rows:
@@ -70,7 +69,7 @@ class Rows:
     @functools.cached_property
     def upright(self) -> Rows:
         """The same tokens in a padded batch with padding on the right, as wide as the longest row."""
-        real = torch.arange(self.longest, device=self.cells.device) < self.lengths[:, None]
+        real = self.real
         return Rows(real.shape, self.lengths, real.flatten().nonzero()[:, 0], self.longest)
 
     @property

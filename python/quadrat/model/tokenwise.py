@@ -9,18 +9,7 @@ import torch
 from torch import nn
 
 from quadrat.model.rows import Rows
-
-_thread = threading.local()
-
-
-def rows_of_tokens() -> Rows | None:
-    """The rows of the padded batch that a model computes now, token by token where it can, in this thread."""
-    return getattr(_thread, "rows", None)
-
-
-def set_rows_of_tokens(rows: Rows | None) -> None:
-    """Say whose tokens are the real ones, in this thread."""
-    _thread.rows = rows
+from quadrat.model.thread_state import THREAD
 
 
 class TokenHooks:
@@ -28,14 +17,14 @@ class TokenHooks:
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         """The arguments without padding; torch gives no keywords while another thread adds this hook."""
-        rows = rows_of_tokens()
+        rows: Rows | None = THREAD.rows_of_tokens
         if rows is None or kwargs is None or not _have_tokens(rows, args, kwargs):
             return None
         return _flat(rows, args, kwargs)
 
     def after(self, module: Any, args: tuple[Any, ...], output: Any) -> Any:
         """The output with padding."""
-        rows = rows_of_tokens()
+        rows: Rows | None = THREAD.rows_of_tokens
         flat = rows is not None and isinstance(output, torch.Tensor) and output.shape[:2] == (1, rows.total)
         return rows.put(output) if rows is not None and flat else None
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.ops._tokens import layout_now, take_here
+from quadrat.ops.tokens import layout_now, take_here
 from quadrat.support.columns import explain
 from quadrat.support.extras import needs
 from quadrat.support.kinds import INT64

@@ -43,6 +43,42 @@ def calling_trainer(method: str | None = None) -> tuple[Any, set[str]]:
     return None, names
 
 
+def surrounded(
+    method: Callable[..., Any],
+    before: Callable[..., Any],
+    after: Callable[[Any, Any], object] = lambda *_: None,
+    *,
+    unless: Callable[[], bool] = bool,
+) -> Callable[..., Any]:
+    """A method that calls `before` with its arguments, then `after` with what that returned, and with the result.
+
+    The result is that of the method, or the error that it raised; tracebacks are as without. unless: whether a call is
+    left alone.
+    """
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+        if unless():
+            return method(self, *args, **options)
+        state = before(self, *args, **options)
+        try:
+            result = method(self, *args, **options)
+        except BaseException as error:
+            after(state, error)
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # without this frame
+            raise
+        after(state, result)
+        return result
+
+    return wrapped
+
+
+def wrap_method(cls: Any, name: str, *hooks: Callable[..., Any], **options: Any) -> None:
+    """Has a class call `before` and `after` as of `surrounded`."""
+    setattr(cls, name, surrounded(getattr(cls, name), *hooks, **options))
+
+
 def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
     """The error for an argument that a function does not take, with the nearest one that it takes, or all."""
     near = ", ".join(difflib.get_close_matches(name, names := list(known), 1) or names)
