@@ -150,17 +150,6 @@ def test_an_interpreter_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     assert release.interpreters([tag]) == {tag: folder / name}
 
 
-def test_the_page_has_the_steps_that_the_command_prints():
-    page, printed = (
-        re.sub(r"\s+", " ", text)
-        for text in ((ROOT / "docs" / "releasing.md").read_text(), release.REMAINS.format(version="<version>"))
-    )
-    assert printed in page
-    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
-    assert "environment: release" in workflow
-    assert "release.py --built --all" in workflow
-
-
 PLANTED = """
 from transformers import DataCollatorWithPadding
 original = DataCollatorWithPadding.__call__
