@@ -3,7 +3,6 @@
 `make test` also tries small cases of all benchmarks.
 """
 
-import ast
 import html
 import importlib
 import json
@@ -11,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +17,6 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "benchmarks").rglob("*.py"))
-}
-
-
-def imports_of(path):
-    """The modules of the benchmarks that a source loads, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "benchmarks":
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in MODULES else node.module
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "benchmarks")
 
 
 def run(*arguments):
@@ -41,13 +26,6 @@ def run(*arguments):
     }  # as a command by itself
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=offline, check=False, capture_output=True, text=True)
-
-
-def test_imports_close_no_circle():
-    graph = {name: set(imports_of(path)) for name, path in MODULES.items()}
-    assert set().union(*graph.values()) <= set(MODULES)
-    assert graph["benchmarks.test_pad"] >= {"benchmarks.jobs", "benchmarks.workload"}
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names them
 
 
 @pytest.mark.parametrize(
