@@ -17,16 +17,8 @@ from support import release
 from support.isolated import ended
 
 ROOT = Path(__file__).parents[2]
-FOLDER = os.environ.get("QUADRAT_WHEEL_DIR")
-built = pytest.mark.skipif(FOLDER is None, reason="QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
 VERSION = "1.2.0"
 PACKAGES = ("quadrat", "numpy", "torch", "transformers", "pybind11")
-
-
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    (found,) = Path(str(FOLDER)).glob("quadrat-*.whl")
-    return found
 
 
 def environment(folder, wanted, *, with_pip=False):
@@ -50,7 +42,6 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, env=alone, check=False)
 
 
-@built
 @pytest.mark.slow
 def test_pip_finds_the_wheel(wheel, tmp_path):
     python = environment(tmp_path / "venv", lambda name: "quadrat" not in name, with_pip=True)
@@ -64,7 +55,6 @@ def test_pip_finds_the_wheel(wheel, tmp_path):
     assert "the same batch" in used.stdout, used.stderr
 
 
-@built
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:cyclonedx")
 def test_bill_of_materials(wheel, tmp_path):
     """It has the packages of an environment, and what the wheel says it contains."""
