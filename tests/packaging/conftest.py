@@ -1,3 +1,5 @@
+"""The wheel that tests of packages look at."""
+
 import os
 from pathlib import Path
 
