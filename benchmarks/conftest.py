@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import quadrat
 from benchmarks import jobs
 from benchmarks.jobs import Call, Job, has_gil
 from quadrat.support.extras import version
@@ -49,10 +50,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="module")
+def patched_datasets() -> Iterator[None]:
+    with quadrat.data.patch_datasets():  # the reference's features come from the original all the same
+        yield
+
+
 def prepare(request: Any, benchmark: Any, make: Callable[[], Job], said_as: str) -> Job:
     """The job of the test's group: made, and its ways compared, once, for its tests come one after the other."""
     case, kind = request.node.callspec.params["case"], said_as.removesuffix("ns").rstrip("_")
-    key = request.function.__name__, request.path, case
+    key = request.node.originalname, request.path, case
     if key not in _prepared:
         _prepared.clear()
         gc.collect()

@@ -61,6 +61,9 @@ class Job:
             same(expected[1], result[1], f"the generators after {name}")
 
 
+Cases = Mapping[str, Callable[[], Job]]
+
+
 def each(cases: Iterable[str], ways: Any = BOTH, *, small: int | None = None) -> pytest.MarkDecorator:
     """Parametrize a test by `case` and `way`, the ways of a case one after the other.
 
@@ -70,6 +73,26 @@ def each(cases: Iterable[str], ways: Any = BOTH, *, small: int | None = None) ->
     pairs = [(case, way) for case in chosen for way in (ways(case) if callable(ways) else ways)]
     parameters = [pytest.param(case, way, id=f"{case}-{way}") for case, way in pairs]
     return pytest.mark.parametrize(("case", "way"), parameters)
+
+
+def timed(cases: Cases, ways: Any = BOTH, *, small: int | None = None, timer: Any = None, **options: Any) -> Any:
+    """A test of the cases that `each` chooses, by the fixture `in_turn` with these options; timer: its clock."""
+
+    @each(cases, ways, small=small)
+    def test(in_turn: Any, case: str, way: str) -> None:
+        in_turn(cases[case], way, **options)
+
+    return test if timer is None else pytest.mark.benchmark(timer=timer)(test)
+
+
+def timed_alone(cases: Cases, ways: Any = BOTH, *, small: int | None = None, **options: Any) -> Any:
+    """The same by the fixture `alone`."""
+
+    @each(cases, ways, small=small)
+    def test(alone: Any, case: str, way: str) -> None:
+        alone(cases[case], way, **options)
+
+    return test
 
 
 def size(usual: Any, tried: Any) -> Any:

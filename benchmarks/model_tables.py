@@ -38,9 +38,8 @@ def shares() -> None:
 
 def removed_padding(name: str = "remove_padding") -> None:
     """Models with and without padding, with one thread and with two."""
-    cases = load(name, "padding")
     rows: dict[tuple[Any, ...], dict[Any, Record]] = {}
-    for case in cases:
+    for case in load(name, "padding"):
         row = case["model"], case["batch"], f"{case['padding']:.0%}"
         rows.setdefault(row, {})[case["training"], case["threads"]] = case
     headings = "model | batch | padding | training | inference | training, two threads | inference, two threads | kept"

@@ -1,8 +1,7 @@
 """The pictures of README and docs, from the results beside which they are written: python -m benchmarks.pictures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.model_tables import by_share
 from benchmarks.tables import (
@@ -27,8 +26,11 @@ DARK, LIGHT, GREY = "#3f74b5", "#b9cde5", "#c2c2c2"
 Bars = dict[str, tuple[str, Sequence[float | None], Sequence[str]]]
 
 
-def picture(path: Path, title: str, below: str, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:
-    """Write `path` with the endings .png and .svg; `below`: a line below."""
+def bars(path: Path, title: str, below: str, labels: Sequence[str], series: Bars, *, log: bool = False) -> None:
+    """Write `path` with the endings .png and .svg: horizontal bars, a group for each label; `log`: from 1.
+
+    below: a line below.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -36,40 +38,31 @@ def picture(path: Path, title: str, below: str, size: tuple[float, float], draw:
 
     # Text stays text, and the same results give the same file.
     plt.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "quadrat"}
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 1.2 + len(labels) * (0.14 + 0.25 * len(series))), layout="constrained")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
     axes.tick_params(which="both", colors=SOFT, labelsize=9)
     axes.set_title(title, loc="left", weight="bold", color=INK, pad=12)
-    draw(axes)
-    if axes.get_legend_handles_labels()[0][1:]:
+    height = 0.78 / len(series)
+    for number, (label, (colour, values, texts)) in enumerate(series.items()):
+        places = [place + (number - (len(series) - 1) / 2) * height for place in range(len(labels))]
+        lengths = [(value or 0) - log for value in values]
+        drawn = axes.barh(places, lengths, left=int(log), height=height * 0.94, color=colour, label=label)
+        axes.bar_label(drawn, texts, padding=4, fontsize=9, color=INK)
+    axes.set_yticks(range(len(labels)), labels, color=INK)
+    axes.invert_yaxis()
+    axes.tick_params(labelbottom=False, length=0, which="both")
+    if log:
+        axes.set_xscale("log")
+        axes.set_xlabel("logarithmic scale", color=SOFT, fontsize=9)
+    axes.set_xlim(right=axes.get_xlim()[1] * (2 if log else 1.12))
+    if len(series) > 1:
         figure.legend(frameon=False, loc="outside upper right", fontsize=9, ncols=3)
     figure.supxlabel(below, fontsize=7, color=SOFT)
     figure.savefig(path.with_suffix(".png"), dpi=160)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)
-
-
-def bars(path: Path, title: str, below: str, labels: Sequence[str], series: Bars, *, log: bool = False) -> None:
-    """Horizontal bars, a group for each label; on a logarithmic axis, from 1."""
-
-    def draw(axes: Any) -> None:
-        height = 0.78 / len(series)
-        for number, (label, (colour, values, texts)) in enumerate(series.items()):
-            places = [place + (number - (len(series) - 1) / 2) * height for place in range(len(labels))]
-            lengths = [(value or 0) - log for value in values]
-            drawn = axes.barh(places, lengths, left=int(log), height=height * 0.94, color=colour, label=label)
-            axes.bar_label(drawn, texts, padding=4, fontsize=9, color=INK)
-        axes.set_yticks(range(len(labels)), labels, color=INK)
-        axes.invert_yaxis()
-        axes.tick_params(labelbottom=False, length=0, which="both")
-        if log:
-            axes.set_xscale("log")
-            axes.set_xlabel("logarithmic scale", color=SOFT, fontsize=9)
-        axes.set_xlim(right=axes.get_xlim()[1] * (2 if log else 1.12))
-
-    picture(path, title, below, (9, 1.2 + len(labels) * (0.14 + 0.25 * len(series))), draw)
 
 
 def speed_ups(machine: Record, cases: list[Record], path: Path) -> None:
@@ -99,10 +92,10 @@ def copies(machine: Record, cases: list[Record], path: Path) -> None:
 
 
 def deferred(machine: Record, cases: list[Record], path: Path) -> None:
-    labels = {"transformers": ("transformers", GREY), "quadrat": ("quadrat", LIGHT)}
+    ways = {"transformers": ("", GREY), "quadrat": ("", LIGHT), "deferred": ("quadrat, ", DARK)}
     series: Bars = {
-        label: (colour, [1e9 / measured(case, way) for case in cases], [rate(way)(case) for case in cases])
-        for way, (label, colour) in (labels | {"deferred": ("quadrat, deferred", DARK)}).items()
+        f"{before}{way}": (colour, [1e9 / measured(case, way) for case in cases], [*map(rate(way), cases)])
+        for way, (before, colour) in ways.items()
     }
     through = {"loading": "to the device", "embedding": "through an encoder"}
     groups = [f"{through[case['part']]}, {case['workers']} workers" for case in cases]

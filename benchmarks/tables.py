@@ -120,11 +120,15 @@ def crossed(cases: list[Record], row: str, column: str) -> Iterable[Record]:
     return rows.values()
 
 
+def versions(facts: Record, *names: str) -> str:
+    return ", ".join(f"{name} {facts[name]}" for name in names if name in facts)
+
+
 def conditions(facts: Record) -> str:
     """One sentence on the machine and the versions."""
     where = f"{facts['cpu']} (family {facts['cpu_family']}, model {facts['cpu_model']}), {facts['cores']} cores"
-    versions = ", ".join(f"{name} {facts[name]}" for name in ("torch", "transformers", "trl", "numpy") if name in facts)
-    return f"Medians, one thread; {where}; Python {facts['python']}, {versions}."
+    of = versions(facts, "torch", "transformers", "trl", "numpy")
+    return f"Medians, one thread; {where}; Python {facts['python']}, {of}."
 
 
 def measured_on(name: str) -> str:
@@ -186,10 +190,8 @@ def threads() -> None:
     )
     for gil, name in places.items():
         facts = document(name)["machine"]
-        versions = ", ".join(
-            f"{library} {facts[library]}" for library in ("torch", "numpy", "pyarrow") if library in facts
-        )
-        print(f"\n{gil[0].upper()}{gil[1:]}: Python {facts['python']}, {versions}; {facts['cores']} cores.")
+        of = versions(facts, "torch", "numpy", "pyarrow")
+        print(f"\n{gil[0].upper()}{gil[1:]}: Python {facts['python']}, {of}; {facts['cores']} cores.")
 
 
 def jobs() -> None:
@@ -229,14 +231,11 @@ def bandwidth() -> None:
 def kernels() -> None:
     def row(case: Record) -> list[str]:
         other, own = (measured(case, way, "graph_ns") for way in ("torch", "quadrat"))
-        graph = [""] * 3
-        if None not in (own, other):
-            graph = [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)]
+        graph = [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)] if own and other else [""] * 3
         return [case["of"], case["other"], *(cell(case) for cell in against("torch")), *graph]
 
-    headings = "case | compared with | its time | quadrat | speed-up"
-    headings += " | in a CUDA graph: its time | quadrat | speed-up"
-    put(headings, map(row, load("cuda", "compare")), texts=2)
+    of = "its time | quadrat | speed-up"
+    put(f"case | compared with | {of} | in a CUDA graph: {of}", map(row, load("cuda", "compare")), texts=2)
 
 
 def deferred() -> None:
@@ -285,10 +284,8 @@ def grid(job: str, way: str) -> None:
 
 def behind() -> None:
     """All comparisons of all benchmarks in which quadrat takes longer than another way."""
-    named = [
-        (f"{case['job']} of {case['input']}, {case['rows']} {TIMES} {case['longest']:,} tokens", case)
-        for case in load("peers")
-    ]
+    text = "{job} of {input}, {rows} \N{MULTIPLICATION SIGN} {longest:,} tokens"
+    named = [(text.format(**case), case) for case in load("peers")]
     named += [(case["case"], case) for case in load("batching", "times")]
     for case in load("cuda", "compare"):
         named.append((f"GPU: {case['of']}", {"ways": {case["other"]: case["ways"]["torch"]}}))

@@ -1,7 +1,7 @@
 """Data in Arrow: fetched from a datasets.Dataset and collated, or given as a table."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import datasets
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import quadrat
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Job, timed, timed_alone
 from benchmarks.workload import collated, pair, pick, saved, shuffled
 from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
@@ -52,12 +52,7 @@ def table(columns: dict[str, list[Any]]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=saved().data.table.schema)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def patched() -> Iterator[None]:
-    with quadrat.data.patch_datasets():  # the reference's features come from the original all the same
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("patched_datasets")
 LANGUAGE = "DataCollatorForLanguageModeling"
 CASES = {
     "fetch and pad": lambda: fetched("DataCollatorWithPadding", saved()),
@@ -72,13 +67,5 @@ CASES = {
     "padding, a pyarrow.Table": lambda: handed_over(table),
     "padding, a dict of lists": lambda: handed_over(dict),
 }
-
-
-@each(CASES)
-def test_cold(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
-
-
-@each(CASES, small=1)
-def test_warm(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way, said_as="warm_ns")
+test_cold = timed(CASES)
+test_warm = timed_alone(CASES, small=1, said_as="warm_ns")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from trl.data_utils import _pack_bfd
 
 import quadrat
-from benchmarks.jobs import Job, each, size
+from benchmarks.jobs import Job, each, size, timed
 
 LONGEST, BUDGET, BATCH = 2048, 16_384, 32
 PART = size(20_000, 500)  # rows that the reference measures
@@ -102,26 +102,16 @@ def plan(rows: int, kind: str) -> dict[str, Any]:
 STRATEGIES = ("best_fit", "first_fit", "in_order")
 PLANS = [f"random batches of {BATCH}, padded", f"token budget of {BUDGET:,}, padded"]
 PLANS += [f"pack, {strategy}" for strategy in STRATEGIES]
-LENGTHS = {"lengths": {"shuffle": False}, "lengths, shuffled": {"shuffle": True}}
-BUDGETS = {"token budget, plan": {"listed": False}, "token budget, plan and lists of rows": {"listed": True}}
-
-
-@each(LENGTHS, (REFERENCE, "quadrat"))
-def test_lengths(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(measured_lengths, size(5_000_000, 2_000), **LENGTHS[case]), way)
-
-
-@each(BUDGETS, ("quadrat",))
-def test_budget(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(budget, size(1_000_000, 5_000), **BUDGETS[case]), way)
-
-
-@each([f"pack, {strategy}" for strategy in STRATEGIES], lambda case: (TRL, "quadrat")["best_fit" not in case :])
-def test_packs(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(packed, size(1_000_000, 5_000), case.removeprefix("pack, ")), way)
+MANY, MILLION = size(5_000_000, 2_000), size(1_000_000, 5_000)
+LENGTHS = {f"lengths{', shuffled' * yes}": partial(measured_lengths, MANY, shuffle=yes) for yes in (False, True)}
+LISTED = {"token budget, plan": False, "token budget, plan and lists of rows": True}
+BUDGETS = {name: partial(budget, MILLION, listed=listed) for name, listed in LISTED.items()}
+PACKS = {f"pack, {strategy}": partial(packed, MILLION, strategy) for strategy in STRATEGIES}
+test_lengths = timed(LENGTHS, (REFERENCE, "quadrat"))
+test_budget = timed(BUDGETS, ("quadrat",))
+test_packs = timed(PACKS, lambda case: (TRL, "quadrat")["best_fit" not in case :])
 
 
 @each([f"plan: {kind}" for kind in PLANS], ("quadrat",))
 def test_fill(benchmark: Any, case: str, way: str) -> None:
-    rows = size(1_000_000, 5_000)
-    benchmark.extra_info["facts"] = benchmark.pedantic(plan, (rows, case.removeprefix("plan: ")))
+    benchmark.extra_info["facts"] = benchmark.pedantic(plan, (MILLION, case.removeprefix("plan: ")))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quadrat
-from benchmarks.jobs import Call, Job, each, report, reported, same, synchronised
+from benchmarks.jobs import Call, Job, report, reported, same, synchronised, timed
 from quadrat.ops import _device
 from quadrat.ops._philox import PhiloxOptions
 from quadrat.support.gpu import PadColumn, launch, pad_columns
@@ -19,15 +19,15 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available()
 MIB = 1 << 20
 
 
-def between_events(call: Call, calls: int) -> None:
-    """Report the time that a call takes on the GPU, one of so many in a row, from an event before them to one after."""
+def between_events(call: Call, calls: int, launches: int = 1) -> None:
+    """Report the time on the GPU of each launch of so many calls, from an event before them to one after."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(calls):
         call()
     end.record()
     end.synchronize()
-    report(float(begin.elapsed_time(end)) / 1e3 / calls)
+    report(float(begin.elapsed_time(end)) / 1e3 / calls / launches)
 
 
 def in_a_row(call: Call) -> Call:
@@ -49,16 +49,7 @@ def captured(call: Call, calls: int = 10) -> Call:
     except RuntimeError as error:
         torch.cuda.synchronize()
         pytest.skip(f"no CUDA graph: {error}")
-
-    def replay() -> None:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        report(float(begin.elapsed_time(end)) / 1e3 / calls)
-
-    return replay
+    return partial(between_events, graph.replay, 1, calls)
 
 
 def bandwidth(call: Call, bytes_moved: int, right: Callable[[Any], bool]) -> Job:
@@ -255,32 +246,17 @@ COMPARED = {
     for other in others
     if of[0] <= 1024 or other != PADS[-1]
 }
+MASKED = {"ids, labels and attention mask, int64, 512 MiB each": masked}
 
 
-@pytest.mark.benchmark(timer=reported)
-@each(COPIES, ("copy", "quadrat"))
-def test_bandwidth(in_turn: Any, case: str, way: str) -> None:
-    in_turn(COPIES[case], way, least=15)
+def in_a_graph(make: Callable[[], Job]) -> Job:
+    job = make()
+    return replace(job, ways={name: captured(call) for name, call in job.ways.items()})
 
 
-@pytest.mark.benchmark(timer=reported)
-@each(["ids, labels and attention mask, int64, 512 MiB each"], ("pad", "masked", "one by one"))
-def test_masked(in_turn: Any, case: str, way: str) -> None:
-    in_turn(masked, way, least=15)
-
-
-@pytest.mark.benchmark(timer=synchronised)
-@each(COMPARED, ("torch", "quadrat"))
-def test_single_calls(in_turn: Any, case: str, way: str) -> None:
-    """The time from call to call where nothing else is done, the CPU's part included."""
-    in_turn(COMPARED[case], way, least=500)
-
-
-@pytest.mark.benchmark(timer=reported)
-@each(COMPARED, ("torch", "quadrat"))
-def test_in_a_graph(in_turn: Any, case: str, way: str) -> None:
-    def make() -> Job:
-        job = COMPARED[case]()
-        return replace(job, ways={name: captured(call) for name, call in job.ways.items()})
-
-    in_turn(make, way, least=15, said_as="graph_ns")
+GRAPHS = {name: partial(in_a_graph, make) for name, make in COMPARED.items()}
+test_bandwidth = timed(COPIES, ("copy", "quadrat"), timer=reported, least=15)
+test_masked = timed(MASKED, ("pad", "masked", "one by one"), timer=reported, least=15)
+# The time from call to call where nothing else is done, the CPU's part included.
+test_single_calls = timed(COMPARED, ("torch", "quadrat"), timer=synchronised, least=500)
+test_in_a_graph = timed(GRAPHS, ("torch", "quadrat"), timer=reported, least=15, said_as="graph_ns")

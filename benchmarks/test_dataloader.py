@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 import quadrat
-from benchmarks.jobs import Job, each, same, seed, size
+from benchmarks.jobs import Job, same, seed, size, timed
 from benchmarks.workload import MIN_LENGTH, ROWS, Collate, Feature, encode, pair, shuffled, token_ids
 
 BATCHES = size(40, 3)
@@ -46,8 +46,7 @@ def loading(collator: str, workers: int, *, arrow: bool) -> Job:
     reference, own = (loader(rows, made, workers) for rows, made in zip((theirs, ours), pair(collator), strict=True))
     ways = {"transformers": lambda: deque(reference, 0), "quadrat": lambda: deque(own, 0)}
     facts = {"workers": workers, "rows": ROWS, "batches": BATCHES}
-    check = lambda: same(batches(reference), batches(own))  # noqa: E731
-    return Job(ways, facts, check=check, per=BATCHES)
+    return Job(ways, facts, check=lambda: same(batches(reference), batches(own)), per=BATCHES)
 
 
 COLLATORS = {"padding": "DataCollatorWithPadding", "masked language modelling": "DataCollatorForLanguageModeling"}
@@ -57,8 +56,4 @@ CASES = {
     for job, collator in COLLATORS.items()
     for workers in (0, 2)
 }
-
-
-@each(CASES)
-def test_dataloader(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way, seconds=2)
+test_dataloader = timed(CASES, seconds=2)

@@ -14,7 +14,7 @@ import numpy as np
 import transformers
 
 import quadrat
-from benchmarks.jobs import BOTH, Job, each, size
+from benchmarks.jobs import BOTH, Job, each, size, timed_alone
 from benchmarks.processes import apart, grown
 from benchmarks.workload import Feature, pair, token_rows, tokenizer
 
@@ -63,7 +63,6 @@ def columns(count: int) -> Job:
 
 BATCHES = {f"{kind}, {tokens:,} tokens": partial(batch, kind, tokens) for tokens in SIZES for kind in KINDS}
 COLUMNS = {f"{count} columns": partial(columns, count) for count in (1, 4, 16)}
-CASES = BATCHES | COLUMNS
 
 
 def ways(case: str) -> tuple[str, ...]:
@@ -71,14 +70,8 @@ def ways(case: str) -> tuple[str, ...]:
     return BOTH[1:] if case.endswith(tuple(large)) else BOTH
 
 
-@each(BATCHES, ways, small=len(WITH_REFERENCE) * len(KINDS))
-def test_batches(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way)
-
-
-@each(COLUMNS)
-def test_columns(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way)
+test_batches = timed_alone(BATCHES, ways, small=len(WITH_REFERENCE) * len(KINDS))
+test_columns = timed_alone(COLUMNS)
 
 
 @each([f"memory, {kind}" for kind in KINDS], small=1)

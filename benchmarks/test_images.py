@@ -1,7 +1,6 @@
 """Images among text: patches of a vision-language model joined, from arrays and from a datasets.Dataset."""
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import datasets
@@ -10,10 +9,11 @@ import pytest
 import torch
 
 import quadrat
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Call, Job, same, timed
 from benchmarks.workload import tokenizer
 from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
+pytestmark = pytest.mark.usefixtures("patched_datasets")
 PATCH = 1176
 HALF = {"pixel_values": "bfloat16"}
 
@@ -55,27 +55,14 @@ def joined(half: bool, *, arrow: bool = False) -> Job:
     options = {"dtypes": HALF} if half else {}
     own = quadrat.DataCollatorWithPadding(tokenizer(), join_columns=("pixel_values", "image_grid_thw"), **options)
     dtype = torch.bfloat16 if half else torch.float32
-    places = list(range(len(rows())))
-    data = stored() if arrow else None
+    places, data = list(range(len(rows()))), stored() if arrow else None
     fetch = (lambda: fetched_by_datasets(data, places)) if arrow else rows
     ours = (lambda: own(data.__getitems__(places))) if arrow else (lambda: own(rows()))
     source = torch.from_numpy(np.concatenate([one["pixel_values"] for one in rows()]))
     room = torch.empty_like(source)
-    copied = lambda: room.copy_(source)  # noqa: E731
-    ways = {"by hand": lambda: by_hand(fetch(), dtype), "quadrat": lambda: dict(ours()), "one copy": copied}
-    return Job(ways, {"patches": len(source), "half": half}, check=lambda: check(ways))
-
-
-def check(ways: Any) -> None:
-    theirs, ours = ways["by hand"](), ways["quadrat"]()
-    assert theirs.keys() == ours.keys()
-    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patched() -> Iterator[None]:
-    with quadrat.data.patch_datasets():
-        yield
+    ways: dict[str, Call] = {"by hand": lambda: by_hand(fetch(), dtype), "quadrat": lambda: dict(ours())}
+    check = lambda: same(ways["by hand"](), ways["quadrat"](), containers=False)  # noqa: E731
+    return Job(ways | {"one copy": lambda: room.copy_(source)}, {"patches": len(source), "half": half}, check=check)
 
 
 CASES = {
@@ -83,8 +70,4 @@ CASES = {
     for source, arrow in (("arrays", False), ("a Dataset", True))
     for dtype, half in (("float32", False), ("bfloat16", True))
 }
-
-
-@each(CASES, ("by hand", "quadrat", "one copy"))
-def test_images(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
+test_images = timed(CASES, ("by hand", "quadrat", "one copy"))

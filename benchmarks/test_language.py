@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Job, timed, timed_alone
 from benchmarks.workload import MAX_LENGTH, OLD, as_numpy, as_torch, by_name, encode, only_ids, pick, rows
 
 LANGUAGE, FLAT = "DataCollatorForLanguageModeling", "DataCollatorWithFlattening"
@@ -46,13 +46,5 @@ CASES = {
 }
 if OLD:
     CASES = {"whole words by ## prefixes": lambda: by_name("DataCollatorForWholeWordMask", only_ids())}
-
-
-@each(CASES)
-def test_cold(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
-
-
-@each(CASES, small=1)
-def test_warm(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way, said_as="warm_ns")
+test_cold = timed(CASES)
+test_warm = timed_alone(CASES, small=1, said_as="warm_ns")

@@ -93,11 +93,8 @@ def epoch(way: str, workers: int, rows: Any, train: bool) -> tuple[dict[str, flo
     return {**times, "computed_per_token": computed / int(quadrat.lengths(rows).sum())}, losses
 
 
-CASES = {
-    f"{workers} workers, {'a model' if train else 'no model'}": (workers, train)
-    for train in (True, False)
-    for workers in (0, 2, 4)
-}
+STEPS = {"a model": True, "no model": False}
+CASES = {f"{count} workers, {name}": (count, train) for name, train in STEPS.items() for count in (0, 2, 4)}
 
 
 def loop(workers: int, train: bool, count: int, spent: dict[str, list[dict[str, float]]]) -> Job:

@@ -87,8 +87,7 @@ def lengths(kind: str, size: int) -> Job:
         "torch dataset": (data, lambda: np.array([len(data[i]["input_ids"]) for i in range(len(data))])),
         "Arrow": (table, by_arrow),
     }
-    given, call = theirs[kind]
-    return pair(call, partial(quadrat.lengths, given))
+    return pair(theirs[kind][1], partial(quadrat.lengths, theirs[kind][0]))
 
 
 def padding(what: str, framework: str | None, size: int) -> Job:
@@ -159,7 +158,7 @@ def by_batches(rows: Any, size: int) -> list[list[Any]]:
     return [touched(batch) for batch in iter(lambda: list(itertools.islice(iterator, size)), [])]
 
 
-def stream_of(table: pa.Table, rows: int, features: Any) -> Any:
+def stream_of(table: pa.Table, rows: int = 64, features: Any = None) -> Any:
     """A stream of tables of so many rows."""
     tables = [(at, table.slice(at, rows)) for at in range(0, len(table), rows)]
     examples = ArrowExamplesIterable(lambda numbers: iter(tables), {"numbers": [0]})
@@ -168,7 +167,7 @@ def stream_of(table: pa.Table, rows: int, features: Any) -> Any:
 
 STREAMS: dict[str, Callable[[Any], Any]] = {
     "a stream": lambda data: data.to_iterable_dataset(num_shards=4),
-    "a stream without features": lambda data: stream_of(pa.concat_tables([data.data.table] * 4), 64, None),
+    "a stream without features": lambda data: stream_of(pa.concat_tables([data.data.table] * 4)),
     "a stream of tables of two rows": lambda data: stream_of(data.data.table, 2, data.features),
     "interleaved streams": lambda data: datasets.interleave_datasets(
         [stream_of(data.data.table, 64, data.features)] * 2

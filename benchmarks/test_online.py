@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import quadrat
-from benchmarks.jobs import BOTH, Job, each, size
+from benchmarks.jobs import Job, size, timed
 from benchmarks.test_remove_padding import IS_4, VOCABULARY, decoder, two_threads
 
 ROWS, MICRO_BATCHES, GROUP = 4, 8, 8
@@ -46,10 +46,8 @@ def trainer_of(folder: str, longest: tuple[int, int]) -> Any:
         **{"dataloader_pin_memory": False, "optim": "sgd", "learning_rate": 1e-9, "max_grad_norm": 1e9},
         gradient_checkpointing=False,
     )
-    rows = datasets.Dataset.from_dict({"prompt": prompts})
-    trainer = trl.GRPOTrainer(
-        decoder(VOCABULARY, 768), reward, args=args, train_dataset=rows, processing_class=tokenizer()
-    )
+    given = {"train_dataset": datasets.Dataset.from_dict({"prompt": prompts}), "processing_class": tokenizer()}
+    trainer = trl.GRPOTrainer(decoder(VOCABULARY, 768), reward, args=args, **given)
 
     def completions(_: Any, prompt_ids: Any, *__: Any, **___: Any) -> Any:
         return [[*draw.integers(3, 60, n).tolist(), 2] for n in lengths(len(prompt_ids), longest[1] - 1)], None
@@ -89,11 +87,8 @@ class Step:
         self.trainer.model.zero_grad()
         return found
 
-    def padded(self) -> int:
-        return sum(batch[name].numel() for batch in self.batches for name in ("prompt_mask", "completion_mask"))
-
-    def real(self) -> int:
-        return int(sum(batch[name].sum() for batch in self.batches for name in ("prompt_mask", "completion_mask")))
+    def masks(self) -> list[torch.Tensor]:
+        return [batch[name] for batch in self.batches for name in ("prompt_mask", "completion_mask")]
 
 
 def optimizer_step(longest: tuple[int, int], threads: int) -> Job:
@@ -104,8 +99,9 @@ def optimizer_step(longest: tuple[int, int], threads: int) -> Job:
     expected = steps["transformers"].gradients()
     before = removed.computed
     found = steps["quadrat"].gradients()
-    tokens = {"computed": removed.computed - before, "padded": steps["transformers"].padded()}
-    facts = {"threads": threads, **tokens, "padding": 1 - steps["quadrat"].real() / tokens["padded"]}
+    padded, real = (sum(getattr(mask, what)() for mask in steps["quadrat"].masks()) for what in ("numel", "sum"))
+    tokens = {"computed": removed.computed - before, "padded": padded}
+    facts = {"threads": threads, **tokens, "padding": 1 - int(real) / padded}
 
     def check() -> None:
         assert steps["quadrat"]() == pytest.approx(steps["transformers"](), rel=1e-4, abs=1e-6)
@@ -122,16 +118,7 @@ CASES = {
     for name, longest in LONGEST.items()
     for threads in ((1, 2) if longest == (256, 256) else (1,))
 }
-
-
-@pytest.mark.skipif(IS_4, reason="one major version is enough")
-@pytest.mark.benchmark(timer=time.process_time)
-@each([case for case in CASES if "1 thread" in case], BOTH, small=1)
-def test_one_thread(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way, least=2)
-
-
-@pytest.mark.skipif(IS_4, reason="one major version is enough")
-@each([case for case in CASES if "2 threads" in case], BOTH, small=1)
-def test_two_threads(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way, least=2, seconds=0)
+pytestmark = pytest.mark.skipif(IS_4, reason="one major version is enough")
+ONE, TWO = ({case: make for case, make in CASES.items() if threads in case} for threads in ("1 thread", "2 threads"))
+test_one_thread = timed(ONE, small=1, timer=time.process_time, least=2)
+test_two_threads = timed(TWO, small=1, least=2, seconds=0)

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 import quadrat
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Job, timed, timed_alone
 from benchmarks.workload import as_numpy, as_torch, by_name, collated, corpus, encode, pick, rows, tokenizer
 
 
@@ -48,13 +48,5 @@ CASES = {
     "equal lengths of 128 with a label, Python lists": stacking,
     "padding, one row of 8 tokens": lambda: padding([encode(pick(1)[0], max_length=8)]),
 }
-
-
-@each(CASES)
-def test_cold(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
-
-
-@each(CASES, small=1)
-def test_warm(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way, said_as="warm_ns")
+test_cold = timed(CASES)
+test_warm = timed_alone(CASES, small=1, said_as="warm_ns")

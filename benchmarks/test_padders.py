@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import quadrat
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Job, timed, timed_alone
 from benchmarks.workload import ROOT, collated, corpus, pick, rows, token_ids, tokenizer
 
 sys.path.append(str(ROOT / "tests"))
@@ -43,10 +43,8 @@ def of_trl(room: str, collator: str, columns: str, **options: Any) -> Job:
     ours = importlib.import_module(f"quadrat.trl.{room}")
     names = columns.split()
     picked = [pick(), pick(min_length=48), pick(min_length=64)][: len(names)]
-    features = [
-        {name: list(token_ids()[index]) for name, index in zip(names, row, strict=True)}
-        for row in zip(*picked, strict=True)
-    ]
+    ids = [[list(token_ids()[index]) for index in column] for column in picked]
+    features = [dict(zip(names, row, strict=True)) for row in zip(*ids, strict=True)]
     classes = ours.Original, getattr(ours, collator)
     reference, own = (cls(pad_token_id=0, **options) for cls in classes)
     return collated((reference, own), features, main=names[0])
@@ -59,10 +57,8 @@ def pad_of_trl() -> Job:
 
     tensors: Any = [torch.from_numpy(np.array(token_ids()[index])) for index in pick()]
     random.Random(0).shuffle(tensors)
-    return collated(
-        (lambda given: {"input_ids": trl.trainer.utils.pad(given)}, lambda given: {"input_ids": ours.pad(given)}),
-        tensors,
-    )
+    pads = (lambda given, pad=home.pad: {"input_ids": pad(given)} for home in (trl.trainer.utils, ours))
+    return collated((next(pads), next(pads)), tensors)
 
 
 WIDEST: dict[str, Any] = {"padding": "max_length", "max_length": 512, "return_tensors": "pt"}
@@ -83,13 +79,5 @@ if importlib.util.find_spec("trl") is not None:
         "TRL: reward": lambda: of_trl("reward", PREFERENCE, "chosen_ids rejected_ids"),
         "TRL: pad, of tensors": pad_of_trl,
     }
-
-
-@each(CASES)
-def test_cold(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
-
-
-@each(CASES, small=1)
-def test_warm(alone: Any, case: str, way: str) -> None:
-    alone(CASES[case], way, said_as="warm_ns")
+test_cold = timed(CASES)
+test_warm = timed_alone(CASES, small=1, said_as="warm_ns")

@@ -9,7 +9,7 @@ give them in several. With transformers 4, padding of the usual batch alone.
 import functools
 import importlib.util
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 import quadrat
-from benchmarks.jobs import BOTH, Job, each
+from benchmarks.jobs import BOTH, Job, timed
 from benchmarks.workload import OLD, pair, stored, token_ids, tokenizer
 from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
@@ -27,13 +27,14 @@ if TRL := importlib.util.find_spec("trl"):
     import trl.trainer.utils  # before anything is compared, for it draws random numbers
 AWKWARD = importlib.util.find_spec("awkward")
 
+pytestmark = pytest.mark.usefixtures("patched_datasets")  # quadrat reads the unchanged data sets
 COLUMNS = ("input_ids", "token_type_ids", "attention_mask")
 FORMS: dict[str, Any] = {"lists": list, "NumPy arrays": np.array, "torch tensors": torch.tensor}
 INPUTS = (*FORMS, "Dataset", "ArrowDataset")
 
 Rows = Any  # a list of dicts of lists, arrays or tensors; with the form "arrow", a pyarrow.Table
-# What makes the batch, and the format in which it takes the rows of a data set; None: Python's lists.
-Routes = dict[str, tuple[Callable[[Rows], Any], str | None]]
+# What gives the function that makes the batch, and the format of a data set's rows for it; None: Python's lists.
+Routes = dict[str, tuple[Callable[[], Callable[[Rows], Any]], str | None]]
 
 
 def in_ten_lines(rows: Rows) -> dict[str, torch.Tensor]:
@@ -109,38 +110,6 @@ def by_pyarrow(rows: Rows) -> dict[str, torch.Tensor]:
     return batch
 
 
-# The ways of both jobs, in the order of the tables; TRL's and awkward's where they are installed.
-WAYS = {
-    "padding": (
-        "transformers",
-        "tokenizer.pad",
-        *(["TRL's pad"] if TRL else []),
-        *(["awkward"] if AWKWARD else []),
-        "torch nested",
-        "pad_sequence",
-        "pyarrow",
-        "NumPy, ten lines",
-        "quadrat",
-    ),
-    "flattening": ("transformers", "torch.cat", "pyarrow", "NumPy, ten lines", "quadrat"),
-}
-
-
-def padding() -> Routes:
-    tokens, (reference, ours) = tokenizer(), pair("DataCollatorWithPadding")
-    return {
-        "transformers": (reference, None),
-        "tokenizer.pad": (lambda rows: tokens.pad(rows, return_tensors="pt"), None),
-        "TRL's pad": (by_trl, "torch"),
-        "awkward": (by_awkward, "arrow"),
-        "torch nested": (by_nested, "torch"),
-        "pad_sequence": (by_pad_sequence, "torch"),
-        "pyarrow": (by_pyarrow, "arrow"),
-        "NumPy, ten lines": (in_ten_lines, "numpy"),
-        "quadrat": (ours, None),
-    }
-
-
 def flat(values: np.ndarray, lengths: np.ndarray) -> dict[str, torch.Tensor]:
     starts = np.cumsum(lengths) - lengths
     labels = values.copy()
@@ -168,15 +137,28 @@ def flat_by_pyarrow(rows: Rows) -> dict[str, torch.Tensor]:
     return flat(column.flatten().to_numpy().astype(np.int64), np.diff(column.offsets.to_numpy()))
 
 
-def flattening() -> Routes:
-    reference, ours = pair("DataCollatorWithFlattening")
-    return {
-        "transformers": (reference, None),
-        "torch.cat": (flat_by_torch, "torch"),
-        "pyarrow": (flat_by_pyarrow, "arrow"),
-        "NumPy, ten lines": (flat_by_numpy, "numpy"),
-        "quadrat": (ours, None),
-    }
+# The ways of both jobs, in the order of the tables; TRL's and awkward's where they are installed. Collators and the
+# tokenizer are made when they are asked for.
+ROUTES: dict[str, Routes] = {
+    "padding": {
+        "transformers": (lambda: pair("DataCollatorWithPadding")[0], None),
+        "tokenizer.pad": (lambda: functools.partial(tokenizer().pad, return_tensors="pt"), None),
+        **({"TRL's pad": (lambda: by_trl, "torch")} if TRL else {}),
+        **({"awkward": (lambda: by_awkward, "arrow")} if AWKWARD else {}),
+        "torch nested": (lambda: by_nested, "torch"),
+        "pad_sequence": (lambda: by_pad_sequence, "torch"),
+        "pyarrow": (lambda: by_pyarrow, "arrow"),
+        "NumPy, ten lines": (lambda: in_ten_lines, "numpy"),
+        "quadrat": (lambda: pair("DataCollatorWithPadding")[1], None),
+    },
+    "flattening": {
+        "transformers": (lambda: pair("DataCollatorWithFlattening")[0], None),
+        "torch.cat": (lambda: flat_by_torch, "torch"),
+        "pyarrow": (lambda: flat_by_pyarrow, "arrow"),
+        "NumPy, ten lines": (lambda: flat_by_numpy, "numpy"),
+        "quadrat": (lambda: pair("DataCollatorWithFlattening")[1], None),
+    },
+}
 
 
 @functools.lru_cache(1)
@@ -211,41 +193,27 @@ def call(name: str, collate: Any, form: str | None, kind: str, rows: list[Any]) 
     return lambda: collate(fetched_by_datasets(formatted, keys))
 
 
-@functools.cache
-def routes(job: str) -> Routes:
-    return padding() if job == "padding" else flattening()
-
-
 def cell(job: str, count: int, longest: int, kind: str) -> Job:
     names = COLUMNS if job == "padding" else COLUMNS[:1]
     rows = [{name: row[name] for name in names} for row in lists(count, longest)]
     facts = {"job": job, "input": kind, "rows": count, "longest": longest}
     facts["tokens"] = sum(len(row["input_ids"]) for row in rows)
-    ways = {name: call(name, *routes(job)[name], kind, rows) for name in ways_of(job, count, longest, kind)}
+    routes = {name: ROUTES[job][name] for name in ways_of(job, count, longest, kind)}
+    ways = {name: call(name, make(), form, kind, rows) for name, (make, form) in routes.items()}
     return Job(ways, facts, containers=False)
 
 
 def ways_of(job: str, count: int, longest: int, kind: str) -> tuple[str, ...]:
     # The others know nothing of an ArrowDataset: there the reference reads the data set itself.
-    return BOTH if kind == "ArrowDataset" else WAYS[job]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patched() -> Iterator[None]:
-    with quadrat.data.patch_datasets():  # quadrat reads the unchanged data sets
-        yield
+    return BOTH if kind == "ArrowDataset" else tuple(ROUTES[job])
 
 
 def grid(rows: tuple[int, ...], lengths: tuple[int, ...]) -> dict[str, tuple[Any, ...]]:
-    jobs = ("padding",) if OLD else ("padding", "flattening")
-    cells = itertools.product(jobs, rows, lengths, INPUTS)
+    cells = itertools.product(("padding",) if OLD else ROUTES, rows, lengths, INPUTS)
     return {f"{job}, {kind}, {count} x {longest}": (job, count, longest, kind) for job, count, longest, kind in cells}
 
 
 SMALL = grid((1, 32), (64,)) if not OLD else {}
 GRID = grid((32,), (512,)) if OLD else SMALL | grid((1, 8, 32, 128), (64, 512, 2048, 8192))
-
-
-@each(GRID, lambda case: ways_of(*GRID[case]), small=len(SMALL))
-def test_peers(in_turn: Any, case: str, way: str) -> None:
-    in_turn(functools.partial(cell, *GRID[case]), way, least=3, seconds=0.2)
+CASES = {name: functools.partial(cell, *of) for name, of in GRID.items()}
+test_peers = timed(CASES, lambda case: ways_of(*GRID[case]), small=len(SMALL), least=3, seconds=0.2)

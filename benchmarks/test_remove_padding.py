@@ -16,7 +16,7 @@ import torch
 import transformers
 
 import quadrat
-from benchmarks.jobs import BOTH, Job, each, size
+from benchmarks.jobs import BOTH, Job, size, timed
 
 Batch = dict[str, torch.Tensor]
 SORTED, LIMIT, APART = "rows sorted by length", "as many tokens, no padding", "padding removed, nothing shared"
@@ -36,9 +36,8 @@ def encoder(kind: str, layers: int, hidden: int) -> Any:
 
 def decoder(vocabulary: int, intermediate: int) -> Any:
     sizes = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
-    return transformers.Qwen2ForCausalLM(
-        transformers.Qwen2Config(**sizes, vocab_size=vocabulary, intermediate_size=intermediate)
-    )
+    sizes |= {"vocab_size": vocabulary, "intermediate_size": intermediate}
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes))
 
 
 def batch_of(lengths: torch.Tensor, width: int, *, tokens_are_labels: bool) -> Batch:
@@ -59,13 +58,12 @@ def drawn_lengths(rows: int, width: int, padding: float) -> torch.Tensor:
 
 def sorted_by_length(batch: Batch) -> list[Batch]:
     lengths = batch["attention_mask"].sum(1)
-    return [
-        {
-            name: values[rows, : lengths[rows].max()] if values.ndim > 1 else values[rows]
-            for name, values in batch.items()
-        }
-        for rows in lengths.argsort().chunk(2)
-    ]
+
+    def of(rows: torch.Tensor) -> Batch:
+        longest = lengths[rows].max()
+        return {name: part[rows, :longest] if part.ndim > 1 else part[rows] for name, part in batch.items()}
+
+    return [of(rows) for rows in lengths.argsort().chunk(2)]
 
 
 def loss_of(model: Any, batch: Batch) -> torch.Tensor:
@@ -145,13 +143,8 @@ def padding(case: str) -> Job:
     if LIMIT in ways(case):
         calls[LIMIT] = model, [batch_of(torch.full((rows,), mean), mean, tokens_are_labels=decodes)]
     step(computed, [batch], train)  # compares both ways
-    facts = {
-        "part": "padding",
-        "model": name.rsplit(",", 1)[0],
-        "batch": f"{rows} rows of up to {width}",
-        "training": train,
-        "threads": threads,
-    }
+    facts = {"part": "padding", "model": name.rsplit(",", 1)[0], "batch": f"{rows} rows of up to {width}"}
+    facts |= {"training": train, "threads": threads}
     facts |= {"padding": 1 - lengths.sum().item() / (rows * width), "tokens": int(lengths.sum())}
     facts |= {"kept": kept(computed, batch) / kept(model, batch), "left": removed.left}
     return job(calls, train, threads, facts)
@@ -205,7 +198,7 @@ CASES = {
     for train in (True, False)
     for threads in (1, 2)
 }
-ONE, TWO = ([case for case in CASES if CASES[case][2] == threads] for threads in (1, 2))
+ONE, TWO = ({case: partial(padding, case) for case, of in CASES.items() if of[2] == threads} for threads in (1, 2))
 PROMPTS = {
     f"prompt of {prompt}, {group} answers of up to {answer}": partial(prompts, prompt, group, answer)
     for prompt, group, answer in ((512, 8, 128), (128, 8, 128), (256, 4, 512), (512, 2, 256), (8, 8, 128))
@@ -218,19 +211,7 @@ def ways(case: str) -> tuple[str, ...]:
     return MODELS[name][4] if train and threads == 1 else BOTH  # type: ignore[no-any-return]
 
 
-@pytest.mark.benchmark(timer=time.process_time)
-@each(ONE, ways, small=1)
-def test_one_thread(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(padding, case), way, least=3)
-
-
-@each(TWO, ways, small=1)
-def test_two_threads(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(padding, case), way, least=3, seconds=0)
-
-
-@pytest.mark.skipif(IS_4, reason="one major version is enough")
-@pytest.mark.benchmark(timer=time.process_time)
-@each(PROMPTS, ("transformers", APART, "quadrat"), small=1)
-def test_prompts(in_turn: Any, case: str, way: str) -> None:
-    in_turn(PROMPTS[case], way, least=2)
+test_one_thread = timed(ONE, ways, small=1, timer=time.process_time, least=3)
+test_two_threads = timed(TWO, ways, small=1, least=3, seconds=0)
+if not IS_4:  # one major version is enough
+    test_prompts = timed(PROMPTS, ("transformers", APART, "quadrat"), small=1, timer=time.process_time, least=2)

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerState
 
 import quadrat
-from benchmarks.jobs import Job, each, same, size
+from benchmarks.jobs import Job, same, size, timed
 from benchmarks.workload import MIN_LENGTH, encode, pair, token_ids, tokenizer
 from quadrat.integration.resume import STORED, Tracker
 
@@ -49,13 +49,13 @@ def padded() -> Job:
         "quadrat, not patched": lambda: DataLoader(stream, BATCH, collate_fn=ours),
         "quadrat": patched,
     }
-    return drained(routes, len(stored()), check=lambda: agree(routes))
 
+    def check() -> None:
+        for reference, *others in zip(*(route() for route in routes.values()), strict=True):
+            for other in others:
+                same(reference, other)
 
-def agree(routes: dict[str, Any]) -> None:
-    for reference, *others in zip(*(route() for route in routes.values()), strict=True):
-        for other in others:
-            same(reference, other)
+    return drained(routes, len(stored()), check=check)
 
 
 def planned(of_a_stream: Any, of_a_dataset: Any, collate: Any, **options: Any) -> Job:
@@ -121,19 +121,8 @@ def resumed(rows: int) -> Job:
 
 
 PLANNED = {"batches by token budget, a row": budget, "packs, a row": packs}
-BEHIND = "a Trainer that goes on after 3,000,000 rows on disk"
-
-
-@each(["DataLoader over an IterableDataset, a row"], ("transformers", "quadrat, not patched", "quadrat"))
-def test_padded(in_turn: Any, case: str, way: str) -> None:
-    in_turn(padded, way)
-
-
-@each(PLANNED, ("of a stream", "of a dataset"))
-def test_planned(in_turn: Any, case: str, way: str) -> None:
-    in_turn(PLANNED[case], way)
-
-
-@each([BEHIND])
-def test_resumed(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(resumed, size(3_000_000, 30_000)), way)
+RESUMED = {"a Trainer that goes on after 3,000,000 rows on disk": partial(resumed, size(3_000_000, 30_000))}
+LOADED = {"DataLoader over an IterableDataset, a row": padded}
+test_padded = timed(LOADED, ("transformers", "quadrat, not patched", "quadrat"))
+test_planned = timed(PLANNED, ("of a stream", "of a dataset"))
+test_resumed = timed(RESUMED)

@@ -1,8 +1,7 @@
 """Batches that one thread, two threads and two worker processes of a `DataLoader` make.
 
-The best pass of each
-way counts, for another process on the machine only takes away. Jobs of
-collators need transformers; the others run on interpreters without it, and without the GIL:
+The best pass of each way counts, for another process on the machine only takes away. Jobs of collators need
+transformers; the others run on interpreters without it, and without the GIL:
 
     build/free-threaded-3.14/venv/bin/python -m pytest benchmarks/test_threads.py --benchmark-only
 """
@@ -19,18 +18,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import quadrat
-from benchmarks.jobs import Job, each, has_gil, report, reported, same, size
+from benchmarks.jobs import Job, has_gil, report, reported, same, size, timed
 
 VOCABULARY = 30_000
 ROWS = 32
 Keys = np.ndarray[Any, Any]
 Make = Callable[[Keys], dict[str, torch.Tensor]]
-LOCKED = has_gil()
+LOCKED, TOKENIZERS = has_gil(), importlib.util.find_spec("tokenizers")
 
 
 def in_threads(make: Make, order: list[Keys], threads: int, keep: list[Any] | None = None) -> None:
@@ -61,9 +59,7 @@ def jobs() -> dict[str, Make]:
     lengths = random.integers(64, 512, 4096)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(random.integers(5, VOCABULARY, offsets[-1])))
-    lists = ids.to_pylist()
-    arrow = quadrat.Ragged(ids.values.to_numpy(), ids.offsets.to_numpy())
-
+    lists, arrow = ids.to_pylist(), quadrat.Ragged(ids.values.to_numpy(), ids.offsets.to_numpy())
     padded = partial(quadrat.pad, return_tensors="pt")
 
     def masked(rows: Any, keys: Keys) -> dict[str, torch.Tensor]:
@@ -77,9 +73,7 @@ def jobs() -> dict[str, Make]:
         "mask_tokens by counter, lists": lambda keys: masked([lists[key] for key in keys], keys),
         "mask_tokens by counter, Arrow": lambda keys: masked(arrow[keys], keys),
     }
-    if importlib.util.find_spec("tokenizers") is not None:
-        found |= collators(ids, lists)
-    return found
+    return found | collators(ids, lists) if TOKENIZERS else found
 
 
 def collators(ids: Any, lists: list[list[int]]) -> dict[str, Make]:
@@ -104,11 +98,7 @@ def collators(ids: Any, lists: list[list[int]]) -> dict[str, Make]:
     }
 
 
-NAMES = [f"{job}, {rows}" for job in ("pad", "mask_tokens by counter") for rows in ("lists", "Arrow")]
-if importlib.util.find_spec("tokenizers") is not None:
-    NAMES += [
-        f"{job}, {rows}" for job in ("DataCollatorWithPadding", "masking by counter") for rows in ("lists", "Arrow")
-    ]
+WORKS = ["pad", "mask_tokens by counter", *(["DataCollatorWithPadding", "masking by counter"] if TOKENIZERS else [])]
 
 
 def job(name: str, batches: int) -> Job:
@@ -130,12 +120,11 @@ def job(name: str, batches: int) -> Job:
             same(expected, result, f"batches of {threads} threads")
         assert has_gil() == LOCKED, "a library has switched the GIL on"
 
-    ways = {"1 thread": partial(in_threads, make, order, 1), "2 threads": partial(in_threads, make, order, 2)}
-    ways["2 workers"] = in_workers
+    one, two = (partial(in_threads, make, order, threads) for threads in (1, 2))
+    ways = {"1 thread": one, "2 threads": two, "2 workers": in_workers}
     return Job(ways, {"rows": ROWS}, base="1 thread", check=check, per=batches)
 
 
-@pytest.mark.benchmark(timer=reported)
-@each(NAMES, ("1 thread", "2 threads", "2 workers"))
-def test_threads(in_turn: Any, case: str, way: str) -> None:
-    in_turn(partial(job, case, size(200, 20)), way, least=15)
+NAMES = [f"{work}, {rows}" for work in WORKS for rows in ("lists", "Arrow")]
+CASES = {name: partial(job, name, size(200, 20)) for name in NAMES}
+test_threads = timed(CASES, ("1 thread", "2 threads", "2 workers"), timer=reported, least=15)

@@ -1,13 +1,12 @@
 """`unpad` of rows of random lengths, beside a memcpy of the tokens."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
 import quadrat
-from benchmarks.jobs import Job, each
+from benchmarks.jobs import Job, timed
 
 # tokens, mean length, numbers a token
 SIZES = ((20_000, 128, 1), (1_000_000, 128, 1), (1_000_000, 512, 1), (300_000, 128, 16), (3_000_000, 128, 16))
@@ -29,8 +28,4 @@ def unpadded(tokens: int, mean: int, inner: int) -> Job:
 
 
 CASES = {f"unpad, {size[0]:,} tokens of {size[2]}, {size[1]} a row": partial(unpadded, *size) for size in SIZES}
-
-
-@each(CASES, ("memcpy", "lengths", "mask", "indexing"), small=1)
-def test_unpad(in_turn: Any, case: str, way: str) -> None:
-    in_turn(CASES[case], way)
+test_unpad = timed(CASES, ("memcpy", "lengths", "mask", "indexing"), small=1)

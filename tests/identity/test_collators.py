@@ -1,7 +1,10 @@
 """What the collators do beyond the reference, and what the user sees of the way they work."""
 
+import copy
 import gc
+import pickle
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,13 @@ from hypothesis import strategies as st
 
 import quadrat
 from support import samples
-from support.compare import assert_same_batch
+from support.compare import (
+    assert_identical,
+    assert_same_batch,
+    assert_same_outcome,
+    both,
+    seeded,
+)
 from support.masking import make_masking_tokenizer
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
@@ -217,13 +226,6 @@ def test_multiple_choice_leaves_the_labels_where_they_are():
     assert [list(example) for example in examples] == [["input_ids", "label"]] * 2
 
 
-def test_outputs_stay_when_later_batches_come():
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    batches = [[{"input_ids": [value] * 4096}] for value in range(20)]
-    kept = [collator(batch)["input_ids"] for batch in batches]
-    assert [tensor.unique().tolist() for tensor in kept] == [[value] for value in range(20)]
-
-
 @pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("name", NAMES)
@@ -256,3 +258,113 @@ def test_what_a_collator_does_goes_by_its_class():
         padded = cls(make_tokenizer(), pad_values={"labels": -100})(features)
         assert padded["labels"].tolist() == [[1, -100], [1, 1]]
     assert said[0] == said[1]
+
+
+# Options that a copy has as well, beside those of the sample.
+OPTIONS = {
+    "DataCollatorWithFlattening": {"separator_id": 3, "pad_to_multiple_of": 4, "position_ids_start": 2},
+    "DataCollatorForPermutationLanguageModeling": {"max_span_length": 3},
+    "DataCollatorForWholeWordMask": {"return_tensors": "np"},
+}
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_copies_start_afresh_from_the_same_state(name, copied):
+    collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))
+    collator(samples.batch(name))
+    if copied is not copy.copy and any(isinstance(one, torch.Generator) for one in vars(collator).values()):
+        try:
+            copied(torch.Generator())
+        except TypeError:
+            pytest.skip("this torch cannot copy generators")
+    twin = copied(collator)
+    assert set(vars(twin)) == set(vars(fresh))
+    expected, states = seeded(collator, samples.batch(name))
+    if copied is not copy.copy or vars(fresh).get("seed") is None:  # it shares the generator
+        got, other_states = seeded(twin, samples.batch(name))
+        assert_same_outcome(expected, got)
+        assert states == other_states
+
+
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_another_collator_with_the_same_options_knows_the_batches(name):
+    options = {option: None for option in samples.SAMPLES[name][0] if option == "seed"}
+    collator = samples.make(quadrat, name, **options)
+    equal, other = copy.copy(collator), copy.copy(collator)
+    other.another = None
+    for one, knows in ((collator, False), (equal, True), (other, False)):
+        before = quadrat.stats().remembered
+        one(samples.batch(name))
+        assert quadrat.stats().remembered - before == knows
+
+
+def two_rows(**columns: Any) -> list[dict[str, Any]]:
+    return [{"input_ids": list(range(5, 5 + n)), **{name: make(n) for name, make in columns.items()}} for n in (4, 2)]
+
+
+def own() -> Any:
+    return make_tokenizer(cls=PadsInItsOwnWay)
+
+
+# (collator, tokenizer, options, features): each falls back whatever else happens.
+FALLS_BACK: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
+    "a tokenizer of its own": (NAMES[0], own, {}, two_rows()),
+    "no framework": (NAMES[0], make_tokenizer, {"return_tensors": None}, two_rows()),
+    "labels of floats": (NAMES[1], make_tokenizer, {}, two_rows(labels=lambda n: [1.0] * n)),
+    "its own, with labels": (NAMES[1], own, {}, two_rows(labels=lambda n: [1] * n)),
+    "its own, for NumPy": (NAMES[1], own, {"return_tensors": "np"}, two_rows()),
+    "targets of floats": (NAMES[2], make_tokenizer, {}, two_rows(labels=lambda n: [1.5] * n)),
+    "its own, with targets": (NAMES[2], own, {}, two_rows(labels=lambda n: [1] * n)),
+    "its own, causal": ("DataCollatorForLanguageModeling", own, {"mlm": False}, two_rows()),
+    "its own, of choices": ("DataCollatorForMultipleChoice", own, {}, samples.batch("DataCollatorForMultipleChoice")),
+}
+
+
+def known(collator: Any, features: Any) -> Any:
+    """What a collator knows of such batches: (reason, remedy), to fall back."""
+    run = vars(collator).get(collator._memory_of(collator.return_tensors))
+    return None if run is None else run(collator, features)
+
+
+@pytest.mark.parametrize("kind", FALLS_BACK)
+def test_batches_that_fall_back_are_known(kind):
+    """Until the tokenizer changes; what comes as columns reaches the reference as rows."""
+    name, tokenizer, options, features = FALLS_BACK[kind]
+    reference, collator = both(name, tokenizer(), **options)
+    assert_identical(reference, collator, features)
+    assert type(known(collator, features)) is tuple
+    assert_identical(reference, collator, tuple(features))
+    columns = {column: [feature[column] for feature in features] for column in features[0]}
+    assert_identical(reference, collator, features, given=columns)
+    for one in (reference, collator):
+        one.tokenizer = make_tokenizer(padding_side="left")
+    if tokenizer is own:
+        assert known(collator, features) is None
+    assert_identical(reference, collator, features)
+
+
+def test_what_failed_by_its_rows_says_nothing_of_others():
+    """Rows that hold a float among ints fall back; those of the same kind that do not are made at once."""
+    reference, collator = both(NAMES[0], make_tokenizer())
+    odd, even = two_rows(score=lambda n: [1, 0.5]), two_rows(score=lambda n: [1, 2])
+    for features in (odd, even) * 3:
+        assert_identical(reference, collator, features)
+        assert (type(known(collator, features)) is tuple) == (features is odd)
+
+
+@pytest.mark.parametrize("tokenizer", [own, make_tokenizer], ids=["own", "usual"])
+def test_options_of_quadrats_for_batches_that_fall_back(tokenizer):
+    """Deferred batches are made of the reference's; columns that it does not pad are not left out."""
+    features = two_rows(labels=lambda n: [1.0] * n, extra=lambda n: [1] * 3)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer())
+    plain = collator(features)
+    collator.deferred = True
+    for _ in range(2):
+        batch = collator(features)
+        assert isinstance(batch, quadrat.deferred.DeferredBatch)
+        assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
+    collator.pad_values = {"extra": 0}
+    for _ in range(2):
+        with pytest.raises(ValueError, match="lacks options"):
+            collator(features)

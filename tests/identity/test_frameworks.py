@@ -1,14 +1,17 @@
-"""return_tensors of other frameworks: transformers makes these batches where it can; TensorFlow is a stand-in."""
+"""return_tensors of other frameworks is left to transformers (TensorFlow is a stand-in); other defaults of torch."""
 
+import copy
 import sys
 from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
 import quadrat
-from support.compare import frozen, generator_states, outcome
+from support import samples
+from support.compare import assert_identical, assert_same_outcome, default_dtype, frozen, generator_states, outcome
 from support.samples import CLASSES, TWINS, batch, make
 
 
@@ -85,3 +88,36 @@ def test_every_collator_has_a_twin_or_says_so():
     for name in set(CLASSES) - set(TWINS):
         with pytest.raises(ValueError, match="'tf' not recognized"):
             make(quadrat, name, return_tensors="tf")(batch(name))
+
+
+# Longer than the draws that show a probability that is rounded in another way.
+LONG = [{"input_ids": list(range(7, 7 + n))} for n in (300, 212, 300)]
+
+
+def bfloat16_is_whole():
+    """True if this torch makes all that transformers asks for in bfloat16; otherwise transformers raises."""
+    try:
+        torch.eye(2, dtype=torch.bfloat16)
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", samples.TWINS)
+def test_other_defaults_of_torch(name):
+    """A plan made for one default dtype, or device, is not used for another."""
+    reference, collator = samples.pair(name)
+    batch = LONG if name.endswith(("LanguageModeling", "WordMask")) else samples.batch(name)
+    batch = [{**row, "score": 0.1} for row in batch] if name == "DataCollatorWithPadding" else batch
+    dtypes = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float32]
+    if not bfloat16_is_whole():
+        dtypes.remove(torch.bfloat16)
+    for dtype in dtypes:
+        with default_dtype(dtype):
+            assert_identical(reference, collator, batch)
+    with torch.device("meta"):
+        expected, got = outcome(reference, copy.deepcopy(batch)), outcome(collator, batch)
+        assert_same_outcome(expected, got)
+        if got[0] == "returned":
+            assert "meta" in {value.device.type for value in got[1].values() if isinstance(value, torch.Tensor)}
+    assert_identical(reference, collator, batch, calls=1)

@@ -308,7 +308,7 @@ def test_errors(options, features, said):
 
 
 def test_options_that_change_and_what_is_sent():
-    """A list of names that is edited, dtypes that are exchanged, and deferred batches."""
+    """A list of names and numbers that pad, which are edited, dtypes that are exchanged, and deferred batches."""
     names: list[str] = []
     collator = samples.make(quadrat, "DataCollatorWithPadding", join_columns=names, deferred=True)
     features = [{**ROW, "x": IMAGE}, {**ROW, "x": IMAGE}]
@@ -317,6 +317,11 @@ def test_options_that_change_and_what_is_sent():
     assert collator(features).to("cpu")["x"].shape == (4, 3)
     collator.dtypes = {"x": torch.bfloat16}
     assert collator(features).to("cpu")["x"].dtype == torch.bfloat16
+    collator.pad_values = values = {"y": 0}
+    for _ in range(2):  # the first time, and when the batch is known
+        values["y"] += 3
+        made = collator([{**row, "y": [1] * n} for n, row in enumerate(features, 1)]).to("cpu")
+        assert made["y"][0, :2].tolist() == [1, values["y"]]
 
 
 def test_weights_of_grids():

@@ -1,5 +1,6 @@
 """Collators that pad, and those that stack what is equally long == those of the installed transformers."""
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,16 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PerceiverTokenizer
 from transformers.utils import PaddingStrategy
 
 import quadrat
 from support.compare import assert_identical, both
+from support.forms import observed
 from support.strategies import (
     PADDING,
     WRAPPERS,
+    PadsInItsOwnWay,
     features,
     make_tokenizer,
     number_columns,
@@ -277,3 +281,92 @@ def test_known_batches_are_made_in_one_call():
     assert run(collator, [{"input_ids": [[5]], "label": 0, "labels": 0}]) is None
     assert run(collator, [{"input_ids": [[5], [6]], "label": 0}, {"input_ids": [[5]], "label": 0}]) is None
     assert run(collator, []) is None
+
+
+CHANGES: dict[str, Any] = {
+    "nothing": lambda collator: None,
+    "side": lambda collator: setattr(collator.tokenizer, "padding_side", "left"),
+    "wrong side": lambda collator: setattr(collator.tokenizer, "padding_side", "middle"),
+    "pad token": lambda collator: setattr(collator.tokenizer, "pad_token", "[EOS]"),
+    "no pad token": lambda collator: setattr(collator.tokenizer, "pad_token", None),
+    "token type": lambda collator: setattr(collator.tokenizer, "_pad_token_type_id", 3),
+    "new pad token": lambda collator: collator.tokenizer.add_special_tokens({"pad_token": "[NEW]"}),
+    "main input": lambda collator: collator.tokenizer.model_input_names.insert(0, "token_type_ids"),
+    "no mask": lambda collator: setattr(collator.tokenizer, "model_input_names", ["input_ids"]),
+    "mask dropped in place": lambda collator: collator.tokenizer.model_input_names.remove("attention_mask"),
+    "limit of the model": lambda collator: setattr(collator.tokenizer, "model_max_length", 7),
+    "no limit": lambda collator: setattr(collator.tokenizer, "model_max_length", int(1e30)),
+    "own _pad": lambda collator: setattr(collator.tokenizer, "__class__", PadsInItsOwnWay),
+    "pad of the instance": lambda collator: setattr(collator.tokenizer, "pad", lambda *a, **k: {"input_ids": 1}),
+    "strategies of the instance": lambda collator: setattr(
+        collator.tokenizer, "_get_padding_truncation_strategies", lambda **k: ("longest", None, None, {})
+    ),
+    "multiple": lambda collator: setattr(collator, "pad_to_multiple_of", 8),
+    "bool for int": lambda collator: setattr(collator, "pad_to_multiple_of", True),
+    "max_length": lambda collator: (setattr(collator, "padding", "max_length"), setattr(collator, "max_length", 9)),
+    "length": lambda collator: setattr(collator, "max_length", 8),
+    "padding": lambda collator: setattr(collator, "padding", True),
+    "no padding": lambda collator: setattr(collator, "padding", False),
+    "one for True": lambda collator: setattr(collator, "padding", 1),
+    "numpy": lambda collator: setattr(collator, "return_tensors", "np"),
+    "label": lambda collator: setattr(collator, "label_pad_token_id", -1),
+    "float label": lambda collator: setattr(collator, "label_pad_token_id", -1.0),
+    "tokenizer": lambda collator: setattr(collator, "tokenizer", make_tokenizer(padding_side="left")),
+}
+# Of which the tokenizer says something, or asks its limit for the width.
+WIDTHS: list[dict[str, Any]] = [
+    *({"padding": "max_length", "max_length": length} for length in (9, None, 0)),
+    {"padding": "max_length", "max_length": 6, "pad_to_multiple_of": 4},
+    *({"padding": padding, "max_length": 5} for padding in (True, "longest")),
+    *({"padding": padding, "max_length": 5, "pad_to_multiple_of": 4} for padding in (False, "do_not_pad")),
+]
+
+
+def said_of_the_width(collator: Any, batch: list[Any]) -> list[str]:
+    _, (said, _) = observed(collator, copy.deepcopy(batch))
+    return [text for _, text in said if "max_length" in text]  # torch has its own
+
+
+@pytest.mark.parametrize(
+    "name", ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
+)
+@given(
+    st.just({}) | st.sampled_from(WIDTHS),
+    st.lists(
+        st.tuples(features() | features(labels="labels"), st.sampled_from(["nothing"] * 9 + sorted(CHANGES))),
+        min_size=2,
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_changes_between_batches(name, options, steps, anew):
+    """Of one collator, or of a new one for each batch, which shares what the others know."""
+    made = [make_tokenizer(model_max_length=12) for _ in range(2)]
+    reference, collator = (
+        getattr(module, name)(one, **options) for module, one in zip((transformers, quadrat), made, strict=True)
+    )
+    for batch, change in steps:
+        collator = copy.copy(collator) if anew else collator
+        assert_identical(reference, collator, batch)
+        assert said_of_the_width(reference, batch) == said_of_the_width(collator, batch)
+        for one in (reference, collator):
+            if not (change == "mask dropped in place" and "attention_mask" not in one.tokenizer.model_input_names):
+                CHANGES[change](one)
+    for batch, _ in steps:
+        assert_identical(reference, collator, batch)
+
+
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForLanguageModeling"])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_tokenizers_without_a_backend(name, framework):
+    reference, collator = (
+        getattr(module, name)(PerceiverTokenizer(), return_tensors=framework) for module in (transformers, quadrat)
+    )
+    rows = [{"input_ids": list(range(5, 5 + n)), "attention_mask": [1] * n} for n in (20, 11, 27)]
+    before = quadrat.stats()
+    assert_identical(reference, collator, rows, calls=3)
+    assert quadrat.stats()[:3] == (before.compiled + 3, before.remembered + 2, before.fell_back)
+    for one in (reference, collator):
+        one.tokenizer.add_special_tokens({"pad_token": "[NEW]", "mask_token": "[OTHER]"})
+    assert_identical(reference, collator, rows)
+    assert quadrat.stats().remembered == before.remembered + 3

@@ -80,13 +80,6 @@ def test_what_is_not_installed_is_left_out_or_asked_for(missing, before, monkeyp
     monkeypatch.undo()
 
 
-def test_within_others_and_undone_in_any_order(before):
-    outer = quadrat.patch()
-    with quadrat.patch_transformers(), quadrat.patch(trl=False):
-        outer.undo()
-        assert picture() != before
-
-
 def test_an_error_in_one_leaves_nothing_patched(before, monkeypatch):
     def fail():
         assert picture() != before

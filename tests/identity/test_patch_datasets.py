@@ -85,19 +85,6 @@ def assert_same_rows(got: Any, expected: Any) -> None:
             assert_same_batch(other[name], one[name], name)
 
 
-@pytest.mark.parametrize("format", ["numpy", "torch"])
-def test_an_error_that_a_null_does_not_cause_stays(format):
-    rows = {"input_ids": [[1, 2], [3], [4, 5]], "missing": [None, 1, None], "others": [None, [1], [2]]}
-    dataset = datasets.Dataset.from_dict(rows).with_format(format, columns=["input_ids", "missing"])
-    with (
-        quadrat.data.patch_datasets(),
-        pytest.raises(IndexError, match=r"^Invalid key: 9 is out of bounds for size 3$"),
-    ):
-        dataset[[0, 9]]
-    with quadrat.data.patch_datasets():
-        assert len(dataset[[0, 1]]["missing"]) == 2
-
-
 @given(made())
 def test_rows_are_what_they_were(case):
     dataset, keys = case

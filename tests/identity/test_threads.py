@@ -291,20 +291,6 @@ def test_words_that_others_edit():
     assert quadrat.stats()[1:3] == (before.remembered + 10 * (THREADS - 4), before.fell_back)
 
 
-def test_one_container():
-    """Each batch is there once and whole, also the first one, which threads add at once."""
-    for _ in range(5):
-        container = quadrat.evaluation.EvalLoopContainer()
-
-        def add(number: int, container: Any = container) -> None:
-            for _ in range(4):
-                container.add(torch.full((3, 2 + number % 3), number))
-
-        everywhere(add)
-        blocks = container.get_arrays().reshape(-1, 3, 4)
-        assert sorted(np.max(blocks, axis=(1, 2)).tolist()) == sorted(4 * [*range(THREADS)])
-
-
 def test_threads_that_look_at_a_batch_see_the_same_rows():
     dataset = quadrat.ArrowDataset(datasets.Dataset.from_dict({"input_ids": [[1], [2, 3], [], [4]]}))
     for _ in range(20):

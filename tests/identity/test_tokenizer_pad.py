@@ -5,7 +5,6 @@ import copy
 import functools
 import gc
 import itertools
-import logging
 import pickle
 import weakref
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.utils import PaddingStrategy, TensorType
 
 import quadrat
@@ -93,15 +92,6 @@ TOKENS = [
 
 def _as(rows: Any, make: Any) -> Any:
     return [{name: make(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows]
-
-
-@pytest.mark.parametrize("framework", ["pt", "np", TensorType.PYTORCH, TensorType.NUMPY, None])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
-def test_usual_rows(form, make, framework):
-    inputs = FORMS[form](_as(TOKENS, make))
-    for side in ("right", "left", None):
-        assert_same(make_tokenizer(), inputs, {"return_tensors": framework, "padding_side": side}, calls=3)
 
 
 UNEVEN = {"input_ids": [[3], [4, 5]], "token_type_ids": [[0]]}
@@ -239,23 +229,6 @@ def test_the_tokenizer_is_left_as_it_was():
     quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     assert set(vars(tokenizer)) == before
     assert pickle.dumps(tokenizer) == pickled
-
-
-def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
-    logger = logging.getLogger("transformers")
-    propagates, logger.propagate = logger.propagate, True
-    try:
-        said = []
-        for pad in (PreTrainedTokenizerBase.pad, quadrat.tokenizers.tokenizer_pad):
-            tokenizer = make_tokenizer()
-            tokenizer.deprecation_warnings.clear()
-            caplog.clear()
-            for _ in range(3):
-                pad(tokenizer, TOKENS, return_tensors="pt")
-            said.append([record.getMessage() for record in caplog.records])
-        assert said[0] == said[1]
-    finally:
-        logger.propagate = propagates
 
 
 def test_rows_of_an_arrow_table_are_read_in_place():

@@ -1,8 +1,10 @@
 """Any version of transformers: each name loads or says why not; untested versions: a warning, and no fast path."""
 
 import copy
+import dataclasses
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,19 +13,26 @@ import transformers
 from transformers import trainer_pt_utils
 
 import quadrat
+from quadrat.cli.inspection import _what_falls_back
 from quadrat.installed import imitated
 from quadrat.installed.config import FINGERPRINTS, RANGES
 from quadrat.installed.fingerprints import fingerprint, functions_of, source_of
 from quadrat.integration.table import rows
+from quadrat.planning import conversion
+from quadrat.planning.remembering import guarded_options
 from quadrat.support.extras import is_within
-from support.compare import assert_same_batch
+from quadrat.tokenizers.pad import _known
+from support.compare import assert_same_batch, assert_seeded_alike
 from support.isolated import words
+from support.others import OTHERS, functions
 from support.public import EVERYWHERE
-from support.samples import CLASSES, batch, make
+from support.samples import CLASSES, batch, make, pair, tokenizer
 
 PACKAGES = (transformers, quadrat)
 CACHED = (imitated.changed, imitated._warn_of, imitated._broken)
-ROWS = rows()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+    ROWS = rows()
 TESTED = {name for name, found in imitated.CODE.items() if found is not None}
 PADDED = sorted(name for name in CLASSES if name in ROWS and "PreTrainedTokenizerBase._pad" in ROWS[name].reference)
 
@@ -94,6 +103,97 @@ def test_the_container_of_an_evaluation(anew):
         one.to_cpu_and_numpy()
     assert container.get_arrays().tolist() == [[1, 2], [3, -1]]
     assert copied.get_arrays().tolist() == [[1, 2], [3, -100]]
+
+
+FUNCTIONS = functions(ROWS)
+# Methods of trainers are called by trainers alone: test_trl_trainers.py runs those.
+CALLED = [name for name in ROWS if "Trainer" not in name]
+COLLATORS = [name for name in CALLED if name not in FUNCTIONS and name != "tokenizer_pad"]
+
+
+def calls_of(name):
+    """(the reference's call, quadrat's, features) of a row of the table."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name == imitated.PADDING_FREE:  # which has no reference: the same batch, labels too, of another class
+        options = {"mlm": False, "mask_padding": "length", "padding_free": True}
+        ours = quadrat.DataCollatorForLanguageModeling(tokenizer(), **options)
+        return transformers.DataCollatorWithFlattening(), ours, batch("DataCollatorWithFlattening")
+    if name in OTHERS:
+        return OTHERS[name].reference(), OTHERS[name].ours(), OTHERS[name].batch()
+    name = {"default_data_collator": "DefaultDataCollator"}.get(name, name)
+    return *pair(name), batch(name)
+
+
+@pytest.fixture
+def becomes_unknown(anew):
+    """A function that makes the code of a row another, which the environment may ask to compare."""
+
+    def change(name, asks=""):
+        anew.setenv("QUADRAT_UNTESTED", asks)
+        code = imitated.TABLE[name].reference[0]
+        anew.setitem(imitated.CODE, code, lambda one: one)
+        for cached in CACHED:
+            cached.cache_clear()
+        _known.clear()
+        vars(type(calls_of(name)[1])).get("_quadrat_shared", {}).clear()
+        vars(conversion._function).pop("_quadrat_compared", None)
+        if name == "trl.pad":
+            vars(inspect.getmodule(calls_of(name)[1]))["_remembered"].cache_clear()
+        quadrat.stats(reset=True)
+        return code
+
+    return change
+
+
+def same(theirs, ours, given, times=3):
+    for _ in range(times):
+        assert_seeded_alike(theirs, ours, copy.deepcopy(given), copy.deepcopy(given))
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if ROWS[name].reference])
+def test_unknown_code_of_each_row_of_the_table(name, becomes_unknown, anew):
+    """It falls back, and says so once; trusted, it does not."""
+    theirs, ours, given = calls_of(name)
+    code, library = becomes_unknown(name), ROWS[name].library
+    said = rf"does not know `{code}` of {library} .* left to {library}.*QUADRAT_UNTESTED=1"
+    with pytest.warns(UserWarning, match=said) as warned:
+        ours(copy.deepcopy(given))
+    assert ["does not know" in str(one.message) for one in warned].count(True) == 1
+    theirs(copy.deepcopy(given))  # the same draws
+    same(theirs, ours, given)
+    assert quadrat.stats().compiled == 0
+    assert f"{code} is unknown" in _what_falls_back()
+    if name in COLLATORS:
+        causes = {cause: count for cause, count in quadrat.stats().causes.items() if f"{code} of {library}" in cause}
+        assert [cause.partition(":")[0] for cause in causes] == [type(ours).__name__]
+        assert quadrat.stats().fell_back >= 4
+    anew.setenv("QUADRAT_UNTESTED", "1")
+    imitated.changed.cache_clear()
+    vars(type(ours)).get("_quadrat_shared", {}).clear()
+    quadrat.stats(reset=True)
+    same(*calls_of(name)[:2], given)
+    assert quadrat.stats().fell_back == 0
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if ROWS[name].compares])
+def test_batches_of_each_row_are_compared(name, becomes_unknown):
+    """The first one, eight known ones and the ninth, 17th and 33rd."""
+    theirs, ours, given = calls_of(name)
+    becomes_unknown(name, "compare")
+    same(theirs, ours, given, 40)
+    assert imitated.DIFFERENCES == {}
+    assert quadrat.stats().fell_back == 0
+    twins = name in COLLATORS and type(theirs) is type(ours)  # where transformers has none
+    remembers = name in COLLATORS or name in ("tokenizer_pad", "trl.pad")
+    assert quadrat.stats().compared == (12 * (1 + twins) if remembers else 11)
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_all_fields_are_guarded_but_for_those_that_the_row_names(name):
+    cls = type(calls_of(name)[1])
+    fields = {*(field.name for field in dataclasses.fields(cls)), *cls._imitates.attributes}
+    assert fields - {*cls._imitates.unguarded} == {*guarded_options(cls)}
 
 
 def test_a_library_that_is_installed_but_broken():

@@ -217,16 +217,6 @@ def test_other_datasets_are_refused(saved):
         quadrat.ArrowDataset(saved, columns=["nowhere"])
 
 
-def test_nulls_in_a_worker(tmp_path):
-    """The error of a worker names column and row of the batch, as it does without one."""
-    table = pa.table({"input_ids": pa.array([[5, 6], [7, None], [8]], pa.list_(pa.int32()))})
-    loader = DataLoader(
-        quadrat.ArrowDataset(datasets.Dataset(table)), batch_size=3, collate_fn=collator(), num_workers=1
-    )
-    with pytest.raises((TypeError, ValueError), match="column 'input_ids', row 1"):
-        list(loader)
-
-
 def test_files_deleted_under_workers(saved, tmp_path):
     """Memory that is mapped stays; whoever has to open the files again says that they are gone."""
     arrow = quadrat.ArrowDataset(model_columns(saved))

@@ -10,7 +10,6 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
@@ -95,35 +94,6 @@ def test_rows_stay_in_arrow():
     assert CLASSIFICATION([item])["labels"][0, 0] == 77
 
 
-COLLATORS = {
-    "padding": lambda: quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"labels": -100}),
-    "flattening": quadrat.DataCollatorWithFlattening,
-    "language": lambda: quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False),
-    "padding-free": lambda: quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, padding_free=True),
-    "seq2seq": lambda: quadrat.DataCollatorForSeq2Seq(make_tokenizer()),
-    "deferred": lambda: quadrat.DataCollatorForTokenClassification(make_tokenizer(), deferred=True),
-}
-
-
-@pytest.mark.parametrize("kind", ["dataset", "list"])
-@pytest.mark.parametrize("name", COLLATORS)
-def test_every_collator_takes_a_batch(name, kind):
-    unlabelled = name in ("language", "padding-free")  # which make labels of the tokens
-    rows = [{key: row[key] for key in row if key != "labels"} for row in ROWS] if unlabelled else ROWS
-    made = quadrat.data.BatchedDataset(KINDS[kind](rows), budget())
-    for i, batch in enumerate(budget().batches().to_lists()):
-        got, expected = (COLLATORS[name]()(features) for features in ([made[i]], [rows[row] for row in batch]))
-        if name == "deferred":
-            got, expected = got.to("cpu"), expected.to("cpu")
-        assert_same_batch(got, expected)
-
-
-def test_default_data_collator_takes_a_batch():
-    rows = [{"input_ids": [1, 2], "label": 3}, {"input_ids": [4, 5], "label": 6}]
-    made = quadrat.data.BatchedDataset(rows, [[1, 0]])
-    assert_same_batch(quadrat.default_data_collator([made[0]]), quadrat.default_data_collator(rows[::-1]))
-
-
 @pytest.mark.parametrize("kind", ["dataset", "list"])
 def test_several_batches_at_once(kind):
     made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
@@ -198,17 +168,6 @@ def test_workers_that_live_on_see_each_epoch(context):
         expected = [CLASSIFICATION([made[i]]) for i in range(len(made))]
         for got, want in zip(loader, expected, strict=True):
             assert_same_batch(got, want)
-
-
-def test_accelerate():
-    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
-    loader = Accelerator(cpu=True).prepare(DataLoader(made, batch_size=1, collate_fn=CLASSIFICATION))
-    for epoch in (0, 1):
-        loader.set_epoch(epoch)
-        assert made.epoch == epoch
-        batches = budget().batches(epoch).to_lists()
-        for got, batch in zip(loader, batches, strict=True):
-            assert_same_batch(got, CLASSIFICATION([ROWS[row] for row in batch]))
 
 
 class Recording(Losses):

@@ -2,8 +2,6 @@
 
 import doctest
 import importlib
-import inspect
-import re
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +47,3 @@ def test_public_names_have_examples() -> None:
     # Modules that are public themselves, with one or two names each.
     public = {f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo")}
     assert {"quadrat.data.ray", *public} <= set(MODULES)
-
-
-@pytest.mark.parametrize("name", sorted(EVERYWHERE))
-def test_docstrings_describe_every_argument(name: str) -> None:
-    """Those of a base class in transformers too; `a, b: ...` describes several."""
-    value = getattr(importlib.import_module(EVERYWHERE[name]), name)
-    entries = re.findall(r"^ +([\w*, ]+): ", inspect.getdoc(value) or "", re.MULTILINE)
-    described = {argument.strip(" *") for entry in entries for argument in entry.split(",")}
-    expected = {
-        parameter.name
-        for parameter in inspect.signature(value).parameters.values()
-        if not (parameter.kind is parameter.VAR_KEYWORD or parameter.name == "args")
-    }
-    assert expected - {"tf_experimental_compile"} <= described

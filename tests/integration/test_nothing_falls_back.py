@@ -162,6 +162,18 @@ def test_a_loader_of_batches():
             assert_same_batch(collator(rows_of("DataCollatorWithPadding")), batch)
 
 
+def test_known_batches_of_a_stream_are_not_looked_at_again(monkeypatch):
+    """As lists are: an item that is a whole batch, alone and as the one item that a DataLoader gives."""
+    rows = [{"input_ids": [5] * (1 + n % 7)} for n in range(40)]
+    collator = collator_of("DataCollatorWithPadding")
+    batches = list(quadrat.BatchedStream(rows, 32))
+    expected = [collator(list(batch)) for batch in batches]
+    monkeypatch.setattr(quadrat.DataCollatorWithPadding, "_collate_anew", None)
+    for items in (batches, [[batch] for batch in batches]):
+        for batch, one in zip(items, expected, strict=True):
+            assert_same_batch(one, collator(batch))
+
+
 def test_falling_back_is_noticed():
     Own = type("Own", (list,), {})  # noqa: N806 - it may give its rows in a way of its own
     with pytest.raises(FellBackError, match="fell back"), nothing_falls_back():

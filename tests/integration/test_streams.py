@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import quadrat
-from support.strategies import make_tokenizer
 from support.streams import (
     DATASETS,
     KINDS,
@@ -252,16 +251,6 @@ def test_the_dataset_of_the_user_stays_as_it_is():
     stream.set_epoch(2)
     next(iter(stream))
     assert (dataset.epoch, dataset.state_dict()) == (5, before)
-
-
-@pytest.mark.parametrize("batch_size", [None, 1])
-def test_collators_take_batches(batch_size):
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    rows = [{"input_ids": [5] * length} for length in LENGTHS if length]
-    stream = quadrat.BatchedStream(rows, 100, window=32)
-    batches = list(DataLoader(stream, batch_size=batch_size, collate_fn=collator))
-    assert sum(int(batch["attention_mask"].sum()) for batch in batches) == sum(LENGTHS)
-    assert all(batch["input_ids"].numel() <= 100 for batch in batches)
 
 
 def test_collators_keep_packed_rows_apart():

@@ -4,8 +4,6 @@ That a null pointer is passed to memcpy or memset, which the language forbids ev
 sanitize` alone; here and there the results are compared.
 """
 
-from pathlib import Path
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ import quadrat
 from quadrat import _core
 from support.compiled import host
 
-CSRC = Path(__file__).parents[2] / "csrc"
 INT64 = _core.kinds.index("int64")
 OFFSETS, STEPS = np.zeros(4, np.int64), np.arange(4)
 EMPTY = _core.address(OFFSETS), 4  # three rows without a token

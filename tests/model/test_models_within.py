@@ -50,6 +50,19 @@ def test_encoder_decoder(name, left):
         assert torch.equal(model.generate(**batch, **options), reference.generate(**batch, **options))
 
 
+def assert_trains_the_same(reference, model, batch):
+    mask = batch["attention_mask"]
+    with remove_padding(model) as removed:
+        for one in (reference, model):
+            one.train()
+            one(**batch).loss.backward()
+        assert removed.removed, str(removed)
+        expected, got = reference(**batch), model(**batch)
+        torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
+        torch.testing.assert_close(got.logits[mask != 0], expected.logits[mask != 0], rtol=1e-6, atol=1e-9)
+    assert_same_gradients(reference, model, 1e-6)
+
+
 IMAGE, START = 3, 4
 
 
@@ -81,15 +94,7 @@ def test_vision_language_model(positions):
         batch["position_ids"] = model.model.get_rope_index(ids, **kinds, **grid)[0]
     elif kinds:
         batch |= kinds
-    with remove_padding(model) as removed:
-        for one in (reference, model):
-            one.train()
-            one(**batch).loss.backward()
-        assert removed.removed, str(removed)
-        expected, got = reference(**batch), model(**batch)
-        torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
-        torch.testing.assert_close(got.logits[mask != 0], expected.logits[mask != 0], rtol=1e-6, atol=1e-9)
-    assert_same_gradients(reference, model, 1e-6)
+    assert_trains_the_same(reference, model, batch)
 
 
 def llava():
@@ -112,12 +117,4 @@ def test_llava(left):
     batch = {"input_ids": ids, "attention_mask": mask, "labels": ids.where((ids > 5) & (mask != 0), -100)}
     generator = torch.Generator().manual_seed(2)
     batch["pixel_values"] = torch.randn(1, 3, 8, 8, generator=generator, dtype=torch.float64)
-    with remove_padding(model) as removed:
-        for one in (reference, model):
-            one.train()
-            one(**batch).loss.backward()
-        assert removed.removed, str(removed)
-        expected, got = reference(**batch), model(**batch)
-        torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
-        torch.testing.assert_close(got.logits[mask != 0], expected.logits[mask != 0], rtol=1e-6, atol=1e-9)
-    assert_same_gradients(reference, model, 1e-6)
+    assert_trains_the_same(reference, model, batch)

@@ -5,8 +5,6 @@ import warnings
 
 import datasets
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from support.families import DECODER, tiny_of
 from support.padded_trainings import QUIET, assert_trains_the_same, rows_of
@@ -15,6 +13,8 @@ trl = pytest.importorskip("trl", reason="TRL is not installed")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
     from trl.trainer import dpo_trainer, grpo_trainer, kto_trainer, reward_trainer, rloo_trainer, sft_trainer  # noqa: F401
+
+    from support.online import reward, tokenizer
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,13 +29,6 @@ COLUMNS = {
     "RLOO": ("prompt",),
 }
 ONLINE = {"num_generations": 2, "max_completion_length": 16, "beta": 0.0, "gradient_accumulation_steps": 2}
-
-
-def tokenizer():
-    vocabulary = {word: at for at, word in enumerate(["<pad>", "<unk>", "<eos>", *(f"w{one}" for one in range(3, 64))])}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", eos_token="<eos>")
 
 
 def texts(seed):
@@ -76,10 +69,6 @@ def trainer_of(name, folder, lora=False, reference=True, **options):
 
     trainer._generate_single_turn = types.MethodType(completions, trainer)
     return trainer
-
-
-def reward(completions, **_):
-    return [len(one) % 7 + one.count("w1") / 2 for one in completions]
 
 
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["", "gradient checkpointing"])

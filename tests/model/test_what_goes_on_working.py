@@ -2,10 +2,10 @@
 
 import contextlib
 import copy
+import functools
 import inspect
 import io
 import pickle
-import threading
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from transformers import LlamaForCausalLM, MixtralForCausalLM
 
 from quadrat import remove_padding
 from support.families import DECODER, ENCODERS_TAKE_ROWS, padded_batch, tiny, tiny_of, with_labels
+from support.threads import together
 from support.without_padding import assert_same, assert_same_gradients, leaves
 
 
@@ -180,24 +181,15 @@ def test_hooks_of_users_get_padded_tensors(later, model, reference, batch):
 def test_threads(model, reference):
     batches = [padded_batch(5, 6 + 3 * seed, seed=seed, left=seed % 2 == 1) for seed in range(6)]
     other, other_reference = tiny("GPT2"), tiny("GPT2")
-    errors = []
 
     def run(batch):
-        try:
-            with torch.no_grad():
-                for _ in range(4):
-                    assert_same(reference(**batch), model(**batch), batch["attention_mask"])
-                    assert_same(other_reference(**batch), other(**batch), batch["attention_mask"])
-        except BaseException as error:
-            errors.append(error)
+        with torch.no_grad():
+            for _ in range(4):
+                assert_same(reference(**batch), model(**batch), batch["attention_mask"])
+                assert_same(other_reference(**batch), other(**batch), batch["attention_mask"])
 
     with remove_padding(model) as first, remove_padding(other) as second:
-        threads = [threading.Thread(target=run, args=[batch]) for batch in batches]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not errors
+        together(*[functools.partial(run, batch) for batch in batches])
     assert first.removed == second.removed == 4 * sum(int((one["attention_mask"] == 0).sum()) for one in batches)
 
 

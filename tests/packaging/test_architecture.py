@@ -183,13 +183,3 @@ def test_only_these_modules_handle(names, modules):
 def test_only_the_launcher_imports_the_cuda_kernels():
     named = [str(path) for path in MODULES if re.search(r"\b_cuda\b", (PACKAGE / path).read_text())]
     assert named == ["support/gpu.py"]
-
-
-def test_the_build_takes_the_versions_of_pybind11_whose_internals_are_known():
-    oldest, above = re.search(
-        r"find_package\(pybind11 (\S+)\.\.\.<(\S+) ", (ROOT / "CMakeLists.txt").read_text()
-    ).groups()
-    asked = re.findall(r'"pybind11([^"]*)"', (ROOT / "pyproject.toml").read_text())
-    assert set(asked) == {f">={oldest},<{above}"}
-    major, minor = map(int, above.split("."))
-    assert f"pybind11 {oldest} and {major}.{minor - 1}," in (ROOT / "csrc/bindings/classes.hpp").read_text()

@@ -16,7 +16,6 @@ import torch
 from transformers import set_seed
 
 import quadrat
-from quadrat.installed.config import RANGES
 from support import resumed_page, standins
 from support.isolated import in_two
 from support.pages import ROOT, pages, snippets
@@ -90,14 +89,6 @@ def test_code_names_its_language(page: str) -> None:
     assert set(fences[1::2]) <= {""}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
-def test_code_fits_the_site(page: str) -> None:
-    """88 columns are what a screen of 1280 pixels shows beside the menu and the table of contents."""
-    text = PAGES[page].read_text(encoding="utf-8")
-    lines = [line for code in re.findall(r"(?ms)^```.*?^```$", text) for line in code.splitlines()]
-    assert [line for line in lines if len(line) > 88] == []
-
-
 def test_the_menu_has_each_page() -> None:
     """`make docs` refuses a page that the menu leaves out."""
     menu = re.findall(r"(?m)^ +- .*?([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -127,18 +118,6 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     text = re.sub(r"(?ms)^```.*?^```$", "", PAGES[page].read_text(encoding="utf-8"))
     named = set(re.findall(r"`([\w/]+/\w+\.(?:py|cpp|hpp|cuh?|cmake|txt))`", text))
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in SOURCES)} == set()
-
-
-def test_ranges_of_versions_are_those_that_were_tested() -> None:
-    texts = {page: path.read_text("utf-8") for page, path in PAGES.items()}
-    said = {
-        (page, name, newest)
-        for page, text in texts.items()
-        for name, (oldest, _) in RANGES.items()
-        for newest in re.findall(rf"{name}:?\s+{re.escape(oldest)}\s+to\s+(\d[\d.]*\d)", text)
-    }
-    assert {page for page, _, _ in said} >= {"CHANGELOG.md", "docs/compatibility.md"}
-    assert {(page, name, newest) for page, name, newest in said if newest != RANGES[name][1]} == set()
 
 
 @pytest.mark.slow

@@ -13,17 +13,7 @@ import pytest
 
 from support.set_address import RELATIVE, set_address, with_absolute_links
 
-FOLDER = os.environ.get("QUADRAT_WHEEL_DIR")
-built = pytest.mark.skipif(FOLDER is None, reason="QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
 
-
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    (found,) = Path(str(FOLDER)).glob("quadrat-*.whl")
-    return found
-
-
-@built
 def test_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for expected in ("py.typed", "_core.pyi", "installed/tested.json", "collators/padding.py"):
@@ -35,7 +25,6 @@ def test_contents(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-@built
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf (binutils)")
 def test_links_neither_torch_nor_cuda(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -46,7 +35,6 @@ def test_links_neither_torch_nor_cuda(wheel, tmp_path):
         assert [name for name in needed if not name.startswith(allowed)] == [], library.name
 
 
-@built
 def test_fresh_environment(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -86,5 +86,5 @@ install "${flags[@]}" .
 
 # What runs without the packages that are missing.
 [ $# -gt 0 ] || set -- tests/{kernels,functions,masking} tests/identity/test_{padding,language_modeling,flattening}.py \
-    tests/identity/test_{kept_plans,containers,threads}.py tests/integration/test_arrow_interface.py
+    tests/identity/test_{containers,threads}.py tests/integration/test_arrow_interface.py
 "$FOLDER/venv/bin/python" -m pytest --quiet -m "not slow" --numprocesses "$JOBS" "$@"

@@ -1,11 +1,15 @@
-"""Collators without a twin in transformers: `tokenizer_pad` and those of TRL."""
+"""What has no twin among transformers' collators: those of TRL, `tokenizer_pad` and other functions."""
 
 import copy
 import functools
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
+
+import datasets
+import torch
+from transformers import BatchEncoding, trainer_pt_utils
 
 import quadrat
 from quadrat.installed import originals
@@ -51,3 +55,44 @@ if importlib.util.find_spec("trl") is not None:
             _both = _module.Original, getattr(_module, _module.Original.__name__)
             OTHERS[f"trl.{_name}"] = Other(*(functools.partial(one, pad_token_id=0) for one in _both), _rows)
 TRL = [name for name in OTHERS if name.startswith("trl.")]
+
+
+def _gathered(cls: Any, batches: Any) -> Any:
+    container = cls()
+    for batch in batches:
+        container.add(batch)
+    return container.get_arrays()
+
+
+def _encoded(convert: Any, features: Any) -> Any:
+    return convert(BatchEncoding({name: [row[name] for row in features] for name in features[0]}), "pt")
+
+
+def _ordered(cls: Any, dataset: Any) -> Any:
+    return list(cls(2, dataset, generator=torch.Generator().manual_seed(1)))
+
+
+def functions(names: Container[str]) -> dict[str, tuple[Any, Any, Any]]:
+    """The reference's call, quadrat's, and what both are given, of the functions among these names."""
+    found: dict[str, tuple[Any, Any, Any]] = {
+        "convert_to_tensors": (
+            functools.partial(_encoded, originals.CONVERT_TO_TENSORS),
+            functools.partial(_encoded, quadrat.tokenizers.convert_to_tensors),
+            [{"input_ids": [n, n + 1], "attention_mask": [1, 1]} for n in (3, 4)],
+        ),
+        "EvalLoopContainer": (
+            functools.partial(_gathered, trainer_pt_utils.EvalLoopContainer),
+            lambda given: _gathered(quadrat.evaluation.EvalLoopContainer, given),
+            [torch.ones(2, n) for n in (3, 4)],
+        ),
+        "LengthGroupedSampler": (
+            lambda given: _ordered(trainer_pt_utils.LengthGroupedSampler, given),
+            lambda given: _ordered(quadrat.batching.LengthGroupedSampler, given),
+            datasets.Dataset.from_dict({"input_ids": [[7] * n for n in (5, 3, 8, 1)]}),
+        ),
+    }
+    if "trl.pad" in names:
+        from quadrat.trl import padding
+
+        found["trl.pad"] = padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)]
+    return {name: calls for name, calls in found.items() if name in names}
