@@ -52,10 +52,8 @@ WORKS = {
     "Speech recognition 1": "ops/pad.py",
     "sentence-transformers and SetFit 1": "planning/conversion.py",
     "sentence-transformers and SetFit 2": "planning/conversion.py",
-    "Prompts on the left, completions on the right 1": "trl/padding.py",
-    "Prompts on the left, completions on the right 2": "ops/pad.py",
+    "Prompts on the left, completions on the right 1": "ops/pad.py",
     "Pipelines 1": "planning/conversion.py",
-    "Pipelines 2": "planning/conversion.py",
 }
 
 
@@ -152,12 +150,16 @@ def test_recipes_give_what_they_gave(title, run):
 
 
 def test_prompts_and_completions(run):
-    pytest.importorskip("trl", reason="TRL, whose pad it is compared with, is not installed")
-    title = "Prompts on the left, completions on the right"
-    trls, ours = (run(folder, SNIPPETS[f"{title} {folder}"])[0] for folder in ("1", "2"))
-    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "input_ids", "attention_mask"):
-        assert_same_batch(trls[name], ours[name], name)
-    shown = re.search(r"Both give `input_ids` `(.*?)`", PAGE.read_text())
+    utils = pytest.importorskip("trl.trainer.utils", reason="TRL, whose pad it is compared with, is not installed")
+    ours, _ = run("with", SNIPPETS["Prompts on the left, completions on the right 1"])
+    for name, side in (("prompt", "left"), ("completion", "right")):
+        rows = [torch.tensor(ids) for ids in ours[f"{name}s"]]
+        ids, mask = (
+            utils.pad(each, padding_value=0, padding_side=side) for each in (rows, list(map(torch.ones_like, rows)))
+        )
+        assert_same_batch(ids, ours[f"{name}_ids"], name)
+        assert_same_batch(mask, ours[f"{name}_mask"], name)
+    shown = re.search(r"`input_ids` is `(.*?)`", PAGE.read_text())
     assert ours["input_ids"].tolist() == ast.literal_eval(shown[1])
 
 
