@@ -46,7 +46,6 @@ SNIPPETS = by_heading()
 # The module of quadrat that does a snippet's work.
 WORKS = {
     "TRL 1": "trl/sft.py",
-    "TRL 2": "collators/padding.py",
     "LLaMA-Factory 1": "collators/padding.py",
     "A collator of your own 1": "planning/padded.py",
     "Speech recognition 1": "ops/pad.py",
@@ -136,10 +135,13 @@ def test_recipes_give_what_they_gave(title, run):
     for package in packages(code):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package}, which the recipe is about, is not installed")
-    if title == "TRL 2" and older_trl():
-        pytest.skip("the installed TRL makes labels while it collates, as the page says")
+    check(code, WORKS[title], run)
+
+
+def check(code, module, run):
+    """This module of quadrat does a snippet's work, which gives what it gives without quadrat."""
     names, worked = run("with", code)
-    assert WORKS[title] in worked
+    assert module in worked
     before = without_quadrat(code)
     if "quadrat" in before:  # it is about functions of quadrat
         return
@@ -147,6 +149,20 @@ def test_recipes_give_what_they_gave(title, run):
     assert not worked
     assert given(names)
     assert given(names) == given(names_before)
+
+
+def test_a_collator_instead_of_a_patch(run):
+    pytest.importorskip("trl", reason="TRL, whose trainer gets the collator, is not installed")
+    if older_trl():
+        pytest.skip("the installed TRL makes labels while it collates, as the page says")
+    tokenizer = "__import__('transformers').AutoTokenizer.from_pretrained('Qwen/Qwen2.5-0.5B')"
+    collator = f"    data_collator=quadrat.DataCollatorForSeq2Seq({tokenizer}),\n"
+    code = (
+        SNIPPETS["TRL 1"]
+        .replace("quadrat.trl.patch_trl()\n", "")
+        .replace("    train_dataset", f"{collator}    train_dataset")
+    )
+    check(code, "collators/padding.py", run)
 
 
 def test_prompts_and_completions(run):
