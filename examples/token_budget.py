@@ -204,7 +204,7 @@ def main() -> int:
 
     padded = quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox", seed=options.seed)
     flat = quadrat.DataCollatorForLanguageModeling(
-        tokenizer, rng="philox", seed=options.seed, padding_free=True, kwargs_for="transformers"
+        tokenizer, rng="philox", seed=options.seed, padding_free=quadrat.Flattening(kwargs_for="transformers")
     )
     sampler = quadrat.TokenBudgetBatchSampler(lengths, max_tokens, seed=options.seed)
     loaders = {

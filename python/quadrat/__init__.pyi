@@ -1,9 +1,9 @@
 # The public names, and where each is at home: read at run time too.
 import quadrat.config  # reachable, and not one of the names that most users type
+import quadrat.deferred
 import quadrat.model  # noqa: F401 - as well
 from quadrat import batching as batching
 from quadrat import data as data
-from quadrat import deferred as deferred
 from quadrat import evaluation as evaluation
 from quadrat import tokenizers as tokenizers
 from quadrat import trl as trl
@@ -36,6 +36,7 @@ from quadrat.integration.remove_padding import remove_padding as remove_padding
 from quadrat.model.packing_check import check_packing as check_packing
 from quadrat.ops.aligned import align as align
 from quadrat.ops.flatten import flatten as flatten
+from quadrat.ops.flattening import Flattening as Flattening
 from quadrat.ops.mask_tokens import mask_tokens as mask_tokens
 from quadrat.ops.pad import attention_mask as attention_mask
 from quadrat.ops.pad import pad as pad

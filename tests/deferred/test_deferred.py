@@ -126,7 +126,8 @@ FLAGS = {
     "kwargs_for": st.sampled_from([None, "transformers"]),
     "return_seq_idx": st.booleans(),
 }
-FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True), **FLAGS, "position_ids_start": st.just(2)})
+FREE = st.builds(quadrat.Flattening, **FLAGS, position_ids_start=st.sampled_from([0, 2]))
+FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True) | FREE})
 
 
 @given(masking_tokenizers(), masking_features(), MASKING, FREE)

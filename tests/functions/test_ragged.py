@@ -12,7 +12,7 @@ from hypothesis import given
 
 import quadrat
 from quadrat import Ragged
-from quadrat.ragged import shown
+from quadrat.ragged import display
 from support.ragged import INTS, KINDS, LIBRARIES, MOVED, ROWS, TRAILING, TYPES, array, moved, ragged
 
 PLACES = st.none() | st.integers(-10, 10)
@@ -257,8 +257,8 @@ def test_a_row_that_is_never_read_as_a_whole():
 
 def test_a_long_row_is_not_converted_as_a_whole(monkeypatch):
     """NumPy has no bfloat16: the numbers that are shown become others first."""
-    converted, as_numbers = [], shown.as_numbers
-    monkeypatch.setattr(shown, "as_numbers", lambda row: converted.append(len(row)) or as_numbers(row))
+    converted, as_numbers = [], display.as_numbers
+    monkeypatch.setattr(display, "as_numbers", lambda row: converted.append(len(row)) or as_numbers(row))
     text = repr(Ragged(torch.arange(1000).bfloat16(), torch.tensor([0, 1000])))
     assert text.startswith("Ragged([[   0.,    1.,    2.,    3., ...,  996.,  996., 1000., 1000.]], 1 rows")
     assert max(converted) < 20

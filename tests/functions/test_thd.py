@@ -82,7 +82,12 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
     }
     made = quadrat.align(bounds, *columns, **options)
     assert_alike(made, expected)
-    how = aligned.Placement(multiple, options["total_length"], start, continues)
+    how = quadrat.Flattening(
+        align_to=multiple,
+        total_length=options["total_length"],
+        position_ids_start=start,
+        continue_positions=continues,
+    )
     assert_alike(aligned.align_on_device(bounds, columns, how, fills), expected)
     plain = [column for column in columns if column.dtype != torch.bfloat16]
     if len(plain) == len(columns):

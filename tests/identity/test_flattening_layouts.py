@@ -157,8 +157,9 @@ def test_the_function(*, lengths, layout, as_tensor):
 def test_collators_without_padding(*, lengths, layout):
     """Those that pad by a tokenizer, too: their labels beside."""
     rows = [{"input_ids": row["input_ids"]} for row in rows_of(lengths, labels=False)]
-    options = {"padding_free": True, "return_seq_idx": True, **layout}
     flat = quadrat.DataCollatorWithFlattening(return_seq_idx=True, **layout)(rows)
+    options = {"pad_to_multiple_of": layout.pop("pad_to_multiple_of", None)}
+    options["padding_free"] = quadrat.Flattening(return_seq_idx=True, **layout)
     causal = quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, mask_padding="length", **options)
     assert_same_batch(flat, causal(rows))
     labelled = [{**row, "labels": row["input_ids"]} for row in rows]
@@ -172,8 +173,9 @@ def test_collators_without_padding(*, lengths, layout):
 @pytest.mark.parametrize("framework", ["pt", "np"])
 def test_masked_rows_of_a_fixed_total(framework):
     rows, made = [{"input_ids": list(range(3, 12))}, {"input_ids": [4] * 20}], []
-    for length in ({"pad_to_multiple_of": 32}, {"total_length": 32}):
-        options = {**length, "padding_free": True, "return_tensors": framework, "mlm_probability": 0.5}
+    lengths = {"pad_to_multiple_of": 32, "padding_free": True}, {"padding_free": quadrat.Flattening(total_length=32)}
+    for length in lengths:
+        options = {**length, "return_tensors": framework, "mlm_probability": 0.5}
         seed_everything(0)
         made.append(quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), **options)(rows))
     assert made[0]["input_ids"].shape == (1, 32)
@@ -217,7 +219,9 @@ def test_a_known_batch_that_is_too_long():
 
 
 def test_masking_does_not_go_with_places():
-    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), padding_free=True, align_to=4)
+    collator = quadrat.DataCollatorForLanguageModeling(
+        make_masking_tokenizer(), padding_free=quadrat.Flattening(align_to=4)
+    )
     with pytest.raises(ValueError, match="align_to cannot be used with mlm"):
         collator(ROWS)
 
@@ -226,8 +230,8 @@ def test_masking_does_not_go_with_places():
     ("options", "words"),
     [
         ({"kwargs_for": "te"}, "kwargs_for must be one of"),
-        ({"align_to": 0}, "align_to must be positive, not 0"),
-        ({"align_to": 2, "pad_to_multiple_of": 3}, "pad_to_multiple_of must be a multiple of align_to=2, not 3"),
+        ({"align_to": 0}, "align_to must be a positive int"),
+        ({"align_to": 2, "pad_to_multiple_of": 3}, "pad_to_multiple_of=3 must be a multiple of align_to=2"),
         ({"total_length": 8, "pad_to_multiple_of": 8}, "give one of them"),
         ({"total_length": 3}, "total_length=3 is below the 4 tokens"),
     ],

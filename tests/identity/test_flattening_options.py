@@ -13,7 +13,6 @@ from hypothesis import assume, given
 import quadrat
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_arrays
 from quadrat.planning import flat
-from quadrat.support.columns import BatchLayout
 from support.compare import assert_same_batch, frozen, outcome
 from support.samples import make
 from support.strategies import OTHER_ROWS, ROW_FORMS, WRAPPERS, make_tokenizer
@@ -198,10 +197,7 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
         tokenizer,
         return_tensors=framework,
         pad_to_multiple_of=multiple,
-        padding_free=True,
-        return_seq_idx=True,
-        kwargs_for="transformers",
-        position_ids_start=2,
+        padding_free=quadrat.Flattening(return_seq_idx=True, kwargs_for="transformers", position_ids_start=2),
         **options,
     )
     features = formed(batch, form, wrapper)
@@ -229,8 +225,8 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
 
 
 def test_only_what_is_asked_for():
-    options = {"padding_free": True, "return_position_ids": False}
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), **options)
+    how = quadrat.Flattening(return_position_ids=False)
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), padding_free=how)
     assert list(collator([{"input_ids": [1], "labels": [2]}])) == ["input_ids", "labels"]
 
 
@@ -242,6 +238,8 @@ def test_only_what_is_asked_for():
         (ValueError, {"padding": "max_length"}, [GOOD], ["padding_free", "max_length"]),
         (ValueError, {"pad_to_multiple_of": 8, "tokenizer": make_tokenizer(pad_token=None)}, [GOOD], ["pad token"]),
         (ValueError, {"pad_to_multiple_of": -8}, [GOOD], ["pad_to_multiple_of", "-8"]),
+        (ValueError, {"padding_free": quadrat.Flattening(align_to=0)}, [GOOD], ["align_to", "0"]),
+        (TypeError, {"padding_free": "yes"}, [GOOD], ["padding_free", "quadrat.Flattening", "'yes'"]),
         (TypeError, {}, [GOOD, {**GOOD, "labels": 3}], ["'labels'", "row 1", "the number 3", "one number per token"]),
         (TypeError, {}, [GOOD, {**GOOD, "input_ids": [1, None, 2]}], ["'input_ids'", "row 1", "position 1"]),
         (ValueError, {}, [], ["at least one row"]),
@@ -252,7 +250,7 @@ def test_only_what_is_asked_for():
 )
 def test_padding_free_refuses(error, options, features, said):
     collator = quadrat.DataCollatorForTokenClassification(
-        **{"tokenizer": make_tokenizer(), **options}, padding_free=True
+        **{"tokenizer": make_tokenizer(), "padding_free": True, **options}
     )
     with pytest.raises(error) as raised:
         collator(features)
@@ -261,8 +259,9 @@ def test_padding_free_refuses(error, options, features, said):
 
 def test_labels_none():
     """For collators that make labels of their own."""
-    plan = flat.Flattening("np", "none", extra={"special_tokens_mask": 1}, layout=BatchLayout(multiple_of=4))
-    collator = types.SimpleNamespace(deferred=False)
+    columns = dict.fromkeys(("pad_values", "pad_axes", "dtypes", "join_columns"))
+    collator = types.SimpleNamespace(deferred=False, pad_to_multiple_of=4, **columns)
+    plan = flat.FlatBatch.of(collator, "np", quadrat.Flattening(), {"special_tokens_mask": 1}, labels="none")
     batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
     assert {name: value.tolist() for name, value in batch.items()} == {
         "input_ids": [[1, 2, 3, 0]],

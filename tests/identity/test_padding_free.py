@@ -60,7 +60,7 @@ def assert_extra_outputs(batch: Any, rows: list[dict[str, Any]], multiple: int |
         assert batch["token_type_ids"][0, :total].tolist() == [t for row in rows for t in row["token_type_ids"]]
 
 
-EVERYTHING = {"padding_free": True, "kwargs_for": "transformers", "return_seq_idx": True}
+EVERYTHING = {"padding_free": quadrat.Flattening(kwargs_for="transformers", return_seq_idx=True)}
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -189,7 +189,8 @@ def test_is_known_after_the_first_batch(name, framework):
         assert quadrat.stats()[:3] == (1, remembered, 0)
 
     check()
-    for option, value in {"return_position_ids": False, "pad_to_multiple_of": 8, "return_seq_idx": True}.items():
+    flattenings = quadrat.Flattening(return_position_ids=False), quadrat.Flattening(return_seq_idx=True)
+    for option, value in [*(("padding_free", how) for how in flattenings), ("pad_to_multiple_of", 8)]:
         setattr(collator, option, value)
         options[option] = value
         check()

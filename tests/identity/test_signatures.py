@@ -28,6 +28,7 @@ def test_every_option_is_in_the_signature(name):
             (one.name, one.default) for one in named
         ]
     assert {one.name for one in named} <= options.keys()
+    assert len(options) <= 18  # an option that means nothing without another is a field of it
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -41,6 +42,14 @@ def test_an_option_that_there_is_not(name):
 def test_an_option_that_is_nearly_one(wrong, right):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'. Did you mean '{right}'?"):
         quadrat.DataCollatorWithPadding(tokenizer(), **{wrong: 8})
+
+
+@pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForTokenClassification"])
+@pytest.mark.parametrize("option", ["kwargs_for", "position_ids_start", "return_flash_attn_kwargs"])
+def test_options_of_batches_without_padding_are_in_their_record(name, option):
+    with pytest.raises(TypeError, match=rf"{name} has no {option}: give padding_free=quadrat.Flattening\(") as raised:
+        getattr(quadrat, name)(tokenizer(), padding_free=True, **{option: 2})
+    assert "kwargs_for" in str(raised.value) or option in quadrat.Flattening._fields
 
 
 def test_known_options_need_no_signature(monkeypatch):

@@ -210,7 +210,7 @@ before = dict(vars(home))
 import quadrat
 from quadrat.planning.remembering import Remembering
 
-COMMON = {"ColumnOptions", "PaddingFreeOptions", "MixinCollator", "Collator", "Remembering"}
+COMMON = {"ColumnOptions", "PaddingFreeOptions", "MixinCollator", "Collator", "Imitator", "Remembering"}
 
 def loaded():
     found = {name: getattr(quadrat, name) for name in quadrat.__all__}

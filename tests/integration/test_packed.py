@@ -109,7 +109,7 @@ def test_epochs_differ_where_rows_may_move():
 
 FLATTENING = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
 LANGUAGE = quadrat.DataCollatorForLanguageModeling(
-    make_tokenizer(), mlm=False, padding_free=True, return_seq_idx=True, kwargs_for="transformers"
+    make_tokenizer(), mlm=False, padding_free=quadrat.Flattening(return_seq_idx=True, kwargs_for="transformers")
 )
 TOKENS = quadrat.DataCollatorForTokenClassification(make_tokenizer(), padding_free=True, pad_values={"weights": 0.0})
 

@@ -140,4 +140,4 @@ def test_the_oracles_need_numpy_only() -> None:
 def test_who_loads_a_public_name_by_its_name_is_known() -> None:
     """What replaces classes of the reference by quadrat's, and a method that is short for a function."""
     calling = {module for module, loaded in GRAPH.items() if "_names" in loaded and f"quadrat.{module}" not in PACKAGES}
-    assert calling == {"integration.adopt", "integration.patch_transformers", "ragged.ragged", "trl"}
+    assert calling == {"integration.from_transformers", "integration.patch_transformers", "ragged.ragged", "trl"}

@@ -1,7 +1,6 @@
 """The steps of every collator: normalise, look up a known batch, plan, fall back, emit. Collators add hooks."""
 
 import difflib
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -10,19 +9,21 @@ from transformers.data.data_collator import DataCollatorMixin
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import Batch, documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
-from quadrat.planning.compared import make_with_recipes
 from quadrat.planning.diagnosis.options import unknown_framework
-from quadrat.planning.dispatch import make
+from quadrat.planning.dispatch import Imitator, dispatch
 from quadrat.planning.extra_columns import check_pad_values, refuse, require_columns
 from quadrat.planning.facts import own_facts
 from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, Reason, fall_back
 from quadrat.planning.plan_cache import remember_fallback
 from quadrat.planning.remembering import Remembering, parameters_of
 
+_DICTS = frozenset((dict,))  # features of these alone are in the form that plans read
 
-class Collator(Remembering):
+
+class Collator(Imitator):
     """The base of all collators: `_collate` and its hooks, of which `_plan` and `_reference` have no defaults."""
 
+    _explains_errors: ClassVar[bool] = True
     return_tensors: Any
     # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
     _joins_rows: ClassVar[bool] = False
@@ -38,19 +39,10 @@ class Collator(Remembering):
             _refuse_unknown(cls, options)
         return super().__new__(cls)
 
-    def _plan(self, features: Any, framework: Any) -> Any:
-        """The batch, made by a plan. Raises FallBack if no plan is proven to give the reference's batch."""
-        raise NotImplementedError
-
-    def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        """The reference's own collation: a function of plain features."""
-        raise NotImplementedError
-
     def _check_options(self) -> None:
         check_pad_values(self)
 
-    def _is_own(self, features: Any) -> bool:
-        """True if options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
+    def _is_own(self, rows: Any) -> bool:
         return bool(self.pad_values or self.join_columns or self.dtypes)
 
     def _own_batch(self, features: Any, framework: Any, why: Reason) -> Any:
@@ -63,7 +55,7 @@ class Collator(Remembering):
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
-            if self._explains_columns:
+            if self._explains_columns or self._is_own(features):
                 raise
             raise FallBack(str(error), "give all columns one number of rows") from error
 
@@ -95,28 +87,15 @@ class Collator(Remembering):
 
     def _collate_anew(self, features: Any, framework: Any, outcome: Any) -> dict[str, Any]:
         """The batch where recipes have none: `outcome` is None, why it falls back, or () if it is to be compared."""
-        check_framework(self, framework)
         rows, facts = features, own_facts(self)
-
-        def reference(given: Any) -> Any:
-            return self._reference(framework)(given)
-
         try:
-            rows = self._normalise(features)
-            run = self.__dict__.get(self._memory_of(framework))
-            if outcome is None and rows is not features and run is not None:
+            if not (type(features) is list and features and _DICTS.issuperset(map(type, features))):
+                rows = self._normalise(features)
+            if outcome is None and rows is not features and (run := self._recipes(framework)) is not None:
                 outcome = run(self, rows)
-                if outcome is not None and type(outcome) is not tuple:
-                    return self._emit(outcome)
-            if outcome and self._is_own(rows):
-                outcome = None  # nobody else can make it: a new plan says why
-            if outcome is None:
-                self._require_possible(framework)
-                require_columns(self, rows)
-            ours: Callable[[Any], Any] = functools.partial(self._plan, framework=framework)
-            ours = ours if outcome is None else functools.partial(make_with_recipes, run, self)
-            is_own = functools.partial(self._is_own, rows)
-            return self._emit(make(self, rows, framework, ours, reference, outcome=outcome, is_own=is_own))
+            if outcome is None or type(outcome) is tuple:
+                outcome = dispatch(self, rows, framework, outcome, rows)
+            return self._emit(outcome) if self.deferred else outcome
         except FallBack as error:
             why: Reason = error.args
             if isinstance(error, AlwaysFallBack) and not getattr(self, "whole_word_mask", False):
@@ -125,15 +104,20 @@ class Collator(Remembering):
             return self._collate(documents_of(rows), framework)
         if self._is_own(rows):
             return self._emit(self._own_batch(rows, framework, why))
-        return self._emit(fall_back(self, reference, rows, why))
+        return self._emit(fall_back(self, self._reference(framework), rows, why))
 
-    def _require_possible(self, framework: Any) -> None:
-        """Raises FallBack, or an error of invalid options, where no plan can make the batch."""
+    def _recipes(self, framework: Any) -> Any:
+        return self.__dict__.get(self._memory_of(framework))
+
+    def _check(self, rows: Any, framework: Any) -> None:
+        if self.deferred or framework not in ("pt", "np"):
+            check_framework(self, framework)
         if framework not in ("pt", "np"):
             raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                 f"return_tensors={framework!r}", OTHER_TENSORS
             )
         self._check_options()
+        require_columns(self, rows)
 
 
 class MixinCollator(Collator, DataCollatorMixin):
@@ -150,10 +134,10 @@ class MixinCollator(Collator, DataCollatorMixin):
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
             return_tensors = self.return_tensors
-        check_framework(self, return_tensors)
         if return_tensors == "pt":
             batch = self.torch_call(features)
-            return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
+            return self._emit(batch) if self.deferred else batch
+        check_framework(self, return_tensors)
         if return_tensors == "np" and hasattr(self, "numpy_call"):
             return self.numpy_call(features)  # type: ignore[no-any-return]
         call = super().__call__

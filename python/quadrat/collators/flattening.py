@@ -15,7 +15,7 @@ from quadrat.input.rows import MAIN, is_plain, names_of, plain, values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_drops_empty_rows, flattening_takes_a_start, flattening_takes_arrays
 from quadrat.installed.imitated import Imitation, code_of
-from quadrat.ops.flatten import Names, outputs
+from quadrat.ops.flattening import Names, check_flattening, flattening_of, outputs
 from quadrat.planning.diagnosis.values import Role, dimensions, shown
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.facts import columns_facts, joined_facts, own_facts
@@ -29,7 +29,7 @@ from quadrat.planning.fallback import (
     require_names,
     reraise_with_hint,
 )
-from quadrat.planning.flat import Flattening, check_layout, flat_spec, refuse
+from quadrat.planning.flat import FlatBatch, flat_spec, refuse
 
 _NAME = "DataCollatorWithFlattening"
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
@@ -163,9 +163,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false", "give True or False"):
-            plan = self._flattening(names, framework)._replace(packed=packed)
-        extra = (name for name in self.pad_values or () if name not in (MAIN, *plan.extra))
-        labels = () if self.scalar_labels or plan.label is not None else ("labels",)
+            plan = self._batch(names, framework, packed=packed)
+        extra = (name for name in self.pad_values or () if name not in plan.names)
+        labels = () if self.scalar_labels or plan.options.label is not None else ("labels",)
         options: dict[str, Any] = {
             "facts": facts,
             "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
@@ -182,13 +182,22 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         own = self.pad_values, self.scalar_labels, self.join_columns, self.dtypes
         return bool(any(one is not None for one in given) or any(own))
 
-    def _flattening(self, names: Any, framework: Any) -> Flattening:
-        pads = self.pad_values or {}
-        extra = {name: value for name, value in pads.items() if name != MAIN and name in names}
-        labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in names else None)
-        own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
-        own["refuses_empty"] = flattening_drops_empty_rows()  # the reference drops them
-        return Flattening.of(self, framework, *labels, extra, **own)
+    def _batch(self, names: Any, framework: Any, *, packed: bool = False) -> FlatBatch:
+        pads, how = self.pad_values or {}, flattening_of(self)
+        if how.kwargs_for is None and self.return_flash_attn_kwargs:
+            how = how._replace(kwargs_for="transformers")
+        return FlatBatch.of(
+            self,
+            framework,
+            how,
+            {name: value for name, value in pads.items() if name != MAIN and name in names},
+            labels="none" if self.scalar_labels else "shifted",
+            label="labels" if "labels" in names and not self.scalar_labels else None,
+            input_pad=pads.get(MAIN, 0),
+            separator=self.separator_id,
+            packed=packed,
+            refuses_empty=flattening_drops_empty_rows(),  # the reference drops them
+        )
 
     def _differs(self, features: Any) -> bool:
         """True if the installed transformers would make something else of these features than the newest does."""
@@ -218,11 +227,11 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
                 self._reference(framework)(rows)
             except Exception as error:
                 reraise_with_hint(error, reason_text(*reason.args))
-            refuse(self, self._flattening(rows[0], framework), rows, reason.args)
+            refuse(self, self._batch(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:
         if self._is_own():
-            check_layout(self)
+            check_flattening(flattening_of(self), self.pad_to_multiple_of)
             check_pad_values(self, _OUTPUTS)
 
 

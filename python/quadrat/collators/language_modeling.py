@@ -50,13 +50,10 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
             token that serves as padding token. Tokens whose `attention_mask` is 0 in a row are padding, too.
         padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
             of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for causal language
-            modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
-            follow, then the other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no
-            attention mask. `pad_to_multiple_of` rounds `total` up.
-        return_position_ids, return_seq_idx, position_ids_start: with `padding_free`: as in
-            `DataCollatorWithFlattening`.
-        kwargs_for, align_to, total_length, continue_positions: likewise; `kwargs_for="transformers"` returns the
-            boundaries as `return_flash_attn_kwargs=True` does there. `align_to` only without `mlm`.
+            modelling, labels are the ids with -100 for the first token of each row. `position_ids` follow, or what a
+            `quadrat.Flattening` in place of True asks for, then the other columns that the tokenizer pads and those of
+            `pad_values`, `[1, total]`. There is no attention mask. `pad_to_multiple_of` rounds `total` up. `align_to`
+            needs `mlm=False`.
         rng: "torch" draws as transformers does. "philox", quadrat only, for masked language modelling: a row's mask
             depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
             row alone: not on other rows, padding, workers, processes or a resumed run. No generator is used.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
-from quadrat.ops.flatten import Names
+from quadrat.ops.flattening import Flattening
 from quadrat.planning.flat import LACKS
 
 
@@ -26,20 +26,13 @@ class ColumnOptions(Collator):
 class PaddingFreeOptions(ColumnOptions):
     """Of a collator that pads, or joins the rows."""
 
-    padding_free: bool = False
-    return_position_ids: bool = True
-    return_seq_idx: bool = False
-    position_ids_start: int = 0
-    kwargs_for: Names | None = None
-    align_to: int | None = None
-    total_length: int | None = None
-    continue_positions: bool = True
+    padding_free: bool | Flattening = False
 
     _lacks: ClassVar[Mapping[str, str]] = LACKS
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]
-        return self.padding_free
+        return bool(self.padding_free)
 
     def _is_own(self, features: Any) -> bool:
-        return self.padding_free or super()._is_own(features)
+        return bool(self.padding_free) or super()._is_own(features)

@@ -119,10 +119,6 @@ class DataCollatorForTokenClassification(
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`. Each row of a column must be as long as its input_ids.
-        return_position_ids, return_seq_idx, position_ids_start: with `padding_free`: as in
-            `DataCollatorWithFlattening`.
-        kwargs_for, align_to, total_length, continue_positions: likewise; `kwargs_for="transformers"` returns the
-            boundaries as `return_flash_attn_kwargs=True` does there.
 
     Examples:
         >>> import quadrat, tokenizers, transformers

@@ -56,10 +56,10 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     # A column of offsets without whole words stacks, or falls back, and is left out.
     has_offsets = not collator.whole_word_mask and "offset_mapping" in names
     own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {"facts": facts}
-    if _reads_mask(collator, names):
-        own["deferred"] = None  # labels of stored padding are made at once
     if not apart:
         own["labelling"] = _labelling(collator, framework, names, omits)
+        if own["labelling"].make is _kept_labels:
+            own["deferred"] = None  # labels of stored padding are made at once
     if bare:
         batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
     else:
@@ -95,7 +95,7 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        more = {"facts": facts, "only": (*ATTENTION, *plan.own.joined)}
+        more = {"facts": facts, "only": (*ATTENTION, *plan.options.own.joined)}
         return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
         if collator.whole_word_mask:
@@ -111,7 +111,8 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
 
 def _labelling(collator: Any, framework: Framework, names: tuple[str, ...], omits: tuple[str, ...]) -> Labelling:
     if not collator.mlm:
-        if _reads_mask(collator, names):
+        # The attention masks of rows say which of their tokens are padding, and get no label.
+        if collator.mask_padding == "length" and "attention_mask" in names:
             return Labelling(_kept_labels, omits=omits)
         fills = collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None
         return Labelling(_causal_labels, fills, omits)
@@ -139,11 +140,6 @@ def _mask_apart(collator: Any, batch: Any, framework: Framework) -> Any:
 def origin(collator: Any, framework: Framework) -> Origin | None:
     """Where the reference's draws come from, if known."""
     return torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
-
-
-def _reads_mask(collator: Any, names: tuple[str, ...]) -> bool:
-    """True if the attention masks of rows say which of their tokens are padding, and get no label."""
-    return not collator.mlm and collator.mask_padding == "length" and "attention_mask" in names
 
 
 def _kept_labels(collator: Any, names: tuple[str, ...]) -> Any:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._device import bits_of_padding
 from quadrat.ops._padding import AS_ROWS, Output, as_int, output_of
+from quadrat.ops.flattening import Flattening, layout_of_rows
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import bounds_of, checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
@@ -17,8 +18,6 @@ from quadrat.support.arrays import require_array
 from quadrat.support.kinds import BOOL, INT32, INT64, KINDS, Framework, torch_module
 from quadrat.support.memory import address_of, interop
 from quadrat.support.tensors import is_tensor, on_gpu, recording
-
-_INT32 = 2**31
 
 
 class Aligned(NamedTuple):
@@ -95,7 +94,12 @@ def align(
     for number, column in enumerate(columns):
         require_array(column, f"column {number}")
     start = as_int(position_ids_start, "position_ids_start")
-    how = Placement(pad_to_multiple_of, total_length, start, bool(continue_positions))
+    how = Flattening(
+        position_ids_start=start,
+        align_to=pad_to_multiple_of,
+        total_length=total_length,
+        continue_positions=bool(continue_positions),
+    )
     if on_gpu(cu_seqlens) or any(map(on_gpu, columns)):
         require_offsets(cu_seqlens)
         return align_on_device(cu_seqlens, columns, how, fills)
@@ -103,46 +107,11 @@ def align(
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
-    layout = how.layout(lengths, int(bounds[-1] - bounds[0]))
+    layout = layout_of_rows(how, lengths, int(bounds[-1] - bounds[0]))
     made = run_flat(column_of(lengths), ALIGNED, framework, layout)
     starts = made["cu_seqlens_padded"]
     values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
     return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
-
-
-class Placement(NamedTuple):
-    """How rows are placed one after the other."""
-
-    align_to: int = 0  # the place of each row is a multiple of this; 0: only the end is padded
-    total_length: int | None = None  # None: what they take,
-    start: int = 0  # of the positions
-    continues: bool = True  # whether they go on through the padding
-    rounding: int = 1  # to a multiple of this
-
-    def total(self, needed: int, rows: int) -> int:
-        """The length of the result, where the places take `needed`. Raises ValueError and OverflowError."""
-        total = -(-needed // self.rounding) * self.rounding
-        if self.total_length is not None:
-            total = as_int(self.total_length, "total_length")
-        if max(needed, total) >= _INT32:
-            raise OverflowError(f"{max(needed, total)} tokens are more than int32 cu_seqlens can hold")
-        if self.align_to and total % self.align_to:
-            raise ValueError(f"total_length={total} is not a multiple of {self.align_to}, but the place of each row is")
-        if total < needed:
-            raise ValueError(f"total_length={total} is below the {needed} tokens that the rows take")
-        if total > needed and not (rows if self.align_to else needed):
-            lacks = "row to pad" if self.align_to else "token: position_ids have nothing to continue from"
-            raise ValueError(f"total_length={total}, but there is no {lacks}")
-        if not -(2**63) <= self.start < 2**63:
-            raise OverflowError(f"position_ids_start={self.start} is beyond int64")
-        return total
-
-    def layout(self, lengths: NDArray[np.int64], tokens: int) -> col.BatchLayout:
-        """The layout of rows of these lengths, `tokens` in all, on the CPU. Raises ValueError and OverflowError."""
-        align_to = min(self.align_to, _INT32)  # what takes more is refused, and does not overflow meanwhile
-        needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
-        start, total, goes_on = self.start, self.total(needed, len(lengths)), self.continues
-        return col.BatchLayout(start=start, align_to=align_to, total=total, continue_positions=goes_on, batched=False)
 
 
 # The outputs that tell rows apart, and the further ones of rows that are padded one by one.
@@ -203,14 +172,16 @@ def _align(column: Any, bounds: NDArray[np.int64], starts: Any, layout: col.Batc
     return join(source, (), layout, fill)["values"]
 
 
-def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fills: Sequence[Any]) -> Aligned:
+def align_on_device(
+    cu_seqlens: Any, columns: Sequence[Any], how: Flattening, fills: Sequence[Any], multiple: int | None = None
+) -> Aligned:
     """As `align` where the columns are on a GPU. It waits once, for the boundaries; what is made of them is copied."""
     bounds = cu_seqlens.detach().long()
     for number, column in enumerate(columns):
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, "pt", how.layout(lengths, int(lengths.sum())))
+    made = run_flat(column_of(lengths), ALIGNED, "pt", layout_of_rows(how, lengths, int(lengths.sum()), multiple))
     made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
     sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 from quadrat.ops import _device
-from quadrat.ops._padding import AS_ROWS, Output, as_int
-from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
+from quadrat.ops._padding import Output, as_int
+from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, align_on_device, join
+from quadrat.ops.flattening import Flattening, Names, boundaries_of, check_flattening, layout_of_rows, total_of
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
-from quadrat.support.kinds import Framework
-
-Names = Literal["transformers", "varlen_attn", "flash_attn", "megatron", "mask"]
-
-# By consumer, each output and what it is:
-#   places    where rows begin, and where the last one ends, int32 [rows + 1]; with padding between rows, their places
-#   tokens    the lengths of the rows added up, without any padding, int32 [rows + 1]
-#   longest   the length of the longest row, or place: an int, since FlashAttention 4 takes no tensor
-#   total     the length of the batch, an int
-#   documents 1 ... rows for the tokens of each row, and 0 for padding, int64
-#   gaps      whether there is no token, bool
-#   thd       the word
-NAMES: dict[str, tuple[tuple[str, str], ...]] = {
-    name: (*((f"{bounds}_{of}", "places") for of in "qk"), *((f"{longest}_{of}", "longest") for of in "qk"))
-    for name, bounds, longest in (
-        ("transformers", "cu_seq_lens", "max_length"),
-        ("varlen_attn", "cu_seq", "max"),
-        ("flash_attn", "cu_seqlens", "max_seqlen"),
-    )
-}
-NAMES["megatron"] = (
-    ("qkv_format", "thd"),
-    *((f"cu_seqlens_{of}", "tokens") for of in ("q", "kv")),
-    *((f"cu_seqlens_{of}_padded", "places") for of in ("q", "kv")),
-    *((f"max_seqlen_{of}", "longest") for of in ("q", "kv")),
-    ("total_tokens", "total"),
-)
-NAMES["mask"] = (("attention_mask", "documents"),)
-_PADDING_MASK = ("padding_mask", "gaps")  # an output only where rows are padded one by one, as those of "_padded" are
+from quadrat.support.kinds import WIDEST, Framework
 
 
 class Flattened(NamedTuple):
@@ -135,70 +108,53 @@ def flatten(
         >>> batch["values"], batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
         (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
-    if total_length is not None and pad_to_multiple_of is not None:
-        raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
-    check_names(kwargs_for)
-    multiple = pad_to_multiple_of
-    if align_to is not None and as_int(align_to, "align_to") <= 0:
-        raise ValueError(f"align_to must be positive, not {align_to}")
-    if multiple is not None and as_int(multiple, "pad_to_multiple_of") <= 0:
-        raise ValueError(f"pad_to_multiple_of must be positive, not {multiple}")
-    if multiple is not None and multiple % (align_to or 1):
-        raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {multiple}")
-    start, rounding = as_int(position_ids_start, "position_ids_start"), multiple or align_to or 1
-    how = Placement(align_to or 0, total_length, start, bool(continue_positions), rounding)
+    multiple, aligned, total = (
+        None if value is None else min(int(as_int(value, name)), WIDEST)  # which is more than int32 holds
+        for name, value in (
+            ("pad_to_multiple_of", pad_to_multiple_of),
+            ("align_to", align_to),
+            ("total_length", total_length),
+        )
+    )
+    how = Flattening(
+        position_ids_start=as_int(position_ids_start, "position_ids_start"),
+        kwargs_for=kwargs_for,
+        align_to=aligned,
+        total_length=total,
+        continue_positions=bool(continue_positions),
+    )
+    check_flattening(how, multiple)
     made: Any
     if (ragged := _device.rows_on_gpu(rows)) is None:
-        made = flatten_here(rows, how, padding_value, (dtype, return_tensors))
+        made = _flatten_here(rows, how, multiple, padding_value, (dtype, return_tensors))
     else:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        made = _flatten_on_gpu(ragged, how, padding_value)
-    return made if kwargs_for is None else _renamed(made, kwargs_for)
+        made = _flatten_on_gpu(ragged, how, multiple, padding_value)
+    return made if kwargs_for is None else _renamed(made, how)
 
 
-def flatten_here(rows: _Rows, how: Placement, padding_value: Any, output: Output = AS_ROWS) -> Any:
-    """`flatten` on the CPU."""
+def _flatten_here(rows: _Rows, how: Flattening, multiple: int | None, padding_value: Any, output: Output) -> Any:
     source = source_of(rows)
-    make: Any = Aligned if how.align_to else Flattened
-    steps, layout = ALIGNED if how.align_to else FLAT, how.layout(source.lengths, source.total)
-    made = join(source, steps, layout, padding_value, output)
-    return make(max_length=source.longest[1], **made)
+    make: Any = Flattened if how.align_to is None else Aligned
+    steps, layout = ALIGNED if how.align_to else FLAT, layout_of_rows(how, source.lengths, source.total, multiple)
+    return make(max_length=source.longest[1], **join(source, steps, layout, padding_value, output))
 
 
-def _flatten_on_gpu(ragged: Ragged, how: Placement, padding_value: Any) -> Any:
-    if how.align_to:
-        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
+def _flatten_on_gpu(ragged: Ragged, how: Flattening, multiple: int | None, padding_value: Any) -> Any:
+    if how.align_to is not None:
+        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value], multiple)
         return made._replace(values=made.values[0])
     first, last, (_, longest) = ragged.facts
-    total = how.total(last - first, len(ragged))
-    if how.start + total - 1 >= 2**63:
-        raise OverflowError(f"position_ids_start={how.start} leads to positions beyond int64")
-    flat = _device.flatten(ragged.values, ragged.offsets, total, start=how.start, padding_value=padding_value)
-    if not how.continues:
-        flat[1][flat[2] < 0] = how.start
+    total, start = total_of(how, last - first, len(ragged), multiple), how.position_ids_start
+    if start + total - 1 >= 2**63:
+        raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
+    flat = _device.flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
+    if not how.continue_positions:
+        flat[1][flat[2] < 0] = start
     return Flattened(*flat, longest)
 
 
-def check_names(names: Any) -> None:
-    """Raises ValueError unless it is None or a consumer in the table."""
-    if names is not None and (not isinstance(names, str) or names not in NAMES):
-        raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
-
-
-def parts_of(names: str | None, *, aligned: bool) -> tuple[tuple[str, str], ...]:
-    """The outputs that a consumer gets, and what each is; `aligned`: rows are padded one by one."""
-    found = () if names is None else NAMES[names]
-    if aligned:
-        return (*found, _PADDING_MASK)
-    return tuple(part for part in found if not part[0].endswith("_padded"))
-
-
-def outputs() -> frozenset[str]:
-    """The names of all such outputs."""
-    return frozenset(output for parts in NAMES.values() for output, _ in (*parts, _PADDING_MASK))
-
-
-def _renamed(made: Any, names: str) -> dict[str, Any]:
+def _renamed(made: Any, how: Flattening) -> dict[str, Any]:
     """A `Flattened` or an `Aligned` under the names of a consumer."""
     aligned = isinstance(made, Aligned)
     parts = {
@@ -209,8 +165,8 @@ def _renamed(made: Any, names: str) -> dict[str, Any]:
         "gaps": made.padding_mask if aligned else None,
         "thd": "thd",
     }
-    if names == "mask":
+    if how.kwargs_for == "mask":
         following = made.seq_idx + 1
         parts["documents"] = following.long() if hasattr(following, "long") else following.astype("int64")
     batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
-    return batch | {output: parts[what] for output, what in parts_of(names, aligned=aligned)}
+    return batch | {output: parts[what] for output, what in boundaries_of(how)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from transformers.utils import TensorType
 from quadrat import _core
 from quadrat.installed import originals
 from quadrat.installed.imitated import PADDING, Imitation
-from quadrat.planning.dispatch import Function
+from quadrat.planning.compared import reference_is_running
+from quadrat.planning.dispatch import Imitator, call
 from quadrat.planning.fallback import AS_FAST, OTHER_TENSORS, FallBack
 from quadrat.planning.plan_cache import check_device
 from quadrat.support import columns as col
@@ -48,14 +50,16 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     """
     if tensor_type is None:
         return encoding
-    return _function.call(encoding, (tensor_type, prepend_batch_axis))  # type: ignore[no-any-return]
+    if reference_is_running():
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
+    return call(_function, (encoding, tensor_type, prepend_batch_axis), framework_of(tensor_type))  # type: ignore[no-any-return]
 
 
-class _Conversion(Function):
+class _Conversion(Imitator):
     _imitates = Imitation("convert_to_tensors", PADDING[-1:])
 
-    def look(self, encoding: Any, options: Any) -> tuple[Any, ...]:
-        tensor_type, prepend_batch_axis = options
+    def _look(self, given: Any) -> tuple[Any, ...]:
+        encoding, tensor_type, prepend_batch_axis = given
         framework = framework_of(tensor_type)
         data: Any = encoding.data if type(encoding) is BatchEncoding else None
         # A `BatchEncoding` gives its values only by keys that are strings.
@@ -68,11 +72,15 @@ class _Conversion(Function):
         columns, plain = _core.Columns(), interop(shares=False)
         for rows in sources.values():
             columns.add_values(rows, plain)
-        return tuple(sources), columns, framework, default_float_kind(framework), plain
+        return given, tuple(sources), columns, default_float_kind(framework), plain
 
-    def write(self, encoding: Any, looked: Any, options: Any) -> Any:
+    def _columns(self, rows: Any, framework: Any) -> tuple[tuple[str, ...], _core.Columns, Any]:
+        _, names, columns, float_kind, _ = rows
+        return names, columns, (framework, float_kind)
+
+    def _plan(self, rows: Any, framework: Any) -> Any:
         """The encoding with tensors of values that can be proven identical, and the reference's of all others."""
-        names, columns, framework, float_kind, plain = looked
+        (encoding, tensor_type, prepend_batch_axis), names, columns, float_kind, plain = rows
         check_device(framework)
         steps = list(_steps(names, columns.signature(0, 1), float_kind))
         made: Any = {}
@@ -81,10 +89,10 @@ class _Conversion(Function):
             if type(made) is not tuple:
                 break
             del steps[made[0]]  # what its rows hold is known to the reference alone
-        return _filled(made if steps else {}, options[0], options[1], encoding)
+        return _filled(made if steps else {}, tensor_type, prepend_batch_axis, encoding)
 
-    def reference(self, encoding: Any, options: Any) -> Any:
-        return originals.CONVERT_TO_TENSORS(encoding, *options)
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        return lambda given: originals.CONVERT_TO_TENSORS(*given)
 
 
 _function = type("convert_to_tensors", (_Conversion,), {})()  # logs show its name

@@ -1,134 +1,98 @@
-"""What happens when no recipe matches: quadrat's batch, compared with the reference's, or the reference's alone."""
+"""`dispatch`: what happens when no recipe matches. A plan makes the batch, the reference is compared, or falls back."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from quadrat import _core
 from quadrat.installed import imitated
-from quadrat.planning.compared import compared, make_with_recipes, reference_is_running, should_compare
-from quadrat.planning.fallback import FallBack, Reason, log_once, require_known, reraise_with_hint
+from quadrat.planning.compared import compared, make_with_recipes, should_compare
+from quadrat.planning.fallback import FallBack, log_once, require_known
 from quadrat.planning.remembering import Remembering
 from quadrat.support.memory import interop
 
 
-def make(
-    subject: Any,
-    given: Any,
-    framework: Any,
-    ours: Callable[[Any], Any],
-    reference: Callable[[Any], Any],
-    *,
-    outcome: Any = None,
-    is_own: Callable[[], bool] = bool,
-    rows: Any = None,
-) -> Any:
-    """The batch that `ours` makes of what is given; the reference's where both are made, to be compared.
+class Imitator(Remembering):
+    """A collator, or a function with its options: what `dispatch` asks of it. Each may raise FallBack."""
+
+    _explains_errors: ClassVar[bool] = (
+        False  # whether `compared` adds hints to errors; False: the reference's call does
+    )
+
+    def _look(self, given: Any) -> Any:
+        """What is given, as the rows that plans read."""
+        return given
+
+    def _check(self, rows: Any, framework: Any) -> None:
+        """Raises an error for options or rows that are invalid, before plans read them."""
+
+    def _is_own(self, rows: Any) -> bool:
+        """True if options or rows ask for a batch that is quadrat's own, and that the reference cannot make."""
+        return False
+
+    def _columns(self, rows: Any, framework: Any) -> tuple[tuple[str, ...], _core.Columns, Any] | None:
+        """(names, columns, what else tells kinds of batches apart), for `should_compare`; None where not known."""
+        found = _core.collect(rows, None, interop())
+        return None if found is None or not found[0] else (*found, framework)
+
+    def _plan(self, rows: Any, framework: Any) -> Any:
+        """The batch, made by a plan that is proven to give the reference's."""
+        raise NotImplementedError
+
+    def _finish(self, batch: Any, given: Any) -> Any:
+        """The result, of the batch of what is given."""
+        return batch
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        """The reference's function of what is given."""
+        raise NotImplementedError
+
+    def _recipes(self, framework: Any) -> Any:
+        """The function that makes known batches (`Recipes` in plan/recipe.hpp); None before the first batch."""
+        return self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
+
+
+def dispatch(subject: Imitator, given: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
+    """The result of quadrat; the reference's where both are made, to be compared.
 
     Args:
-        subject: a collator, or a function with its options; `_imitates` is what it imitates.
-        outcome: what recipes return: None, why the batch falls back, or () if it is to be compared.
-        is_own: whether the batch is quadrat's own, which the reference cannot make.
-        rows: of functions, which explain errors themselves: the features in what is given.
+        subject: a collator, or a function with its options; `_imitates` says what it imitates.
+        outcome: what recipes returned: None, why the batch falls back, or () if it is to be compared.
+        rows: what `_look` makes of what is given, if that is known.
 
-    Raises FallBack where the code of the row is unknown, and where `ours` does.
+    Raises FallBack where the reference is to make the result: its code is unknown, or no plan is proven to give it.
     """
+    imitation = subject._imitates
+    rows = subject._look(given) if rows is None else rows
     if outcome:
-        raise FallBack(*outcome)
+        if not subject._is_own(rows):
+            raise FallBack(*outcome)
+        outcome = None  # nobody else can make it: a new plan says why
     if outcome is None:
-        require_known(subject._imitates, framework, is_own)
-    if not imitated.compares(subject._imitates) or is_own():
-        return ours(given)
-    if outcome is None:
-        found = _core.collect(given if rows is None else rows, None, interop())
-        if found is not None and found[0] and not should_compare(subject, *found, framework):
-            return ours(given)
-    return compared(subject, given, ours, reference, explains=rows is None)
+        subject._check(rows, framework)
+        require_known(imitation, framework, functools.partial(subject._is_own, rows))
+    known = outcome is not None
+    if imitated.compares(imitation) and not subject._is_own(rows):
+        columns = None if known else subject._columns(rows, framework)
+        if columns is None or should_compare(subject, *columns):
+
+            def ours(again: Any) -> Any:
+                return _made(subject, again, subject._look(again), framework, known)
+
+            return compared(subject, given, ours, subject._reference(framework), explains=subject._explains_errors)
+    return _made(subject, given, rows, framework, known)
 
 
-class Options(Remembering):
-    """A function that is imitated, with its options: it has recipes, as a collator."""
-
-    _keeps_tokenizer: ClassVar[bool] = False
-    return_tensors: Any
-
-    @property
-    def run(self) -> Any:
-        """The function that makes known batches (`Recipes` in plan/recipe.hpp); None before the first batch."""
-        return self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
-
-    def plan(self, rows: Any) -> Any:
-        """The batch of rows of another form, or under other facts. Raises FallBack."""
-        raise NotImplementedError
-
-    def make_anew(
-        self,
-        given: Any,
-        rows: Any,
-        outcome: Any,
-        look: Callable[[Any], Any],
-        *,
-        finish: Callable[[Any, Any], Any],
-        reference: Callable[[Any], Any],
-    ) -> Any:
-        """The result where recipes have none, see `make`; the reference's where quadrat falls back.
-
-        look: what is given -> its rows. finish: (batch of rows, what is given) -> the result.
-        """
-
-        def ours(again: Any) -> Any:
-            own = rows if again is given else look(again)
-            return finish(self.plan(own) if outcome is None else make_with_recipes(self.run, self, own), again)
-
-        try:
-            return make(self, given, self.return_tensors, ours, reference, outcome=outcome, rows=rows)
-        except FallBack as reason:
-            log_once(self, reason.args, counts=False)
-        return reference(given)
+def _made(subject: Imitator, given: Any, rows: Any, framework: Any, known: bool) -> Any:
+    if known:
+        return subject._finish(make_with_recipes(subject._recipes(framework), subject, rows), given)
+    return subject._finish(subject._plan(rows, framework), given)
 
 
-class Function:
-    """A function that is imitated, and has no recipes. Subclasses have the name that logs show, and these methods.
-
-    Each is given what the function is, and its options; `write` between them what `look` returned.
-    """
-
-    _imitates: ClassVar[imitated.Imitation]
-
-    def look(self, given: Any, options: Any) -> tuple[Any, ...]:
-        """(names, columns, framework, what else tells kinds of batches apart), and perhaps more. Raises FallBack."""
-        raise NotImplementedError
-
-    def write(self, given: Any, looked: Any, options: Any) -> Any:
-        """The result. Raises FallBack."""
-        raise NotImplementedError
-
-    def reference(self, given: Any, options: Any) -> Any:
-        """The reference's result."""
-        raise NotImplementedError
-
-    def hint(self, why: Reason, given: Any) -> str | None:
-        """A hint for the error of the reference, or None. why: the reason to fall back."""
-
-    def call(self, given: Any, options: Any) -> Any:
-        """The result; the reference's where the code is unknown, where `look` or `write` fall back, or to compare."""
-        why: Reason = "", None
-        if not reference_is_running():
-            try:
-                looked = self.look(given, options)
-                require_known(self._imitates, looked[2])
-                if imitated.compares(self._imitates) and should_compare(self, looked[0], looked[1], looked[2:4]):
-                    return self._compared(given, options)
-                return self.write(given, looked, options)
-            except FallBack as reason:
-                why = reason.args
-                log_once(self, why, counts=False)
-        try:
-            return self.reference(given, options)
-        except Exception as error:
-            reraise_with_hint(error, self.hint(why, given))
-
-    def _compared(self, given: Any, options: Any) -> Any:
-        def ours(again: Any) -> Any:
-            return self.write(again, self.look(again, options), options)
-
-        return compared(self, given, ours, lambda again: self.reference(again, options), explains=False)
+def call(subject: Imitator, given: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
+    """The result of a function: that of `dispatch`, else the reference's."""
+    try:
+        return dispatch(subject, given, framework, outcome, rows)
+    except FallBack as reason:
+        log_once(subject, reason.args, counts=False)
+    return subject._reference(framework)(given)

@@ -40,6 +40,8 @@ class OwnColumns(NamedTuple):
     @property
     def read(self) -> dict[str, bool]:
         """The columns that are read in a way of their own, and whether their rows may have any strides."""
+        if not (self.pads or self.joined or self.axes):
+            return {}
         dense = (*self.joined, *(name for name, axes in self.axes if type(axes) is tuple))
         return {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)}
 
@@ -98,11 +100,13 @@ class OwnColumns(NamedTuple):
     @property
     def check(self) -> Callable[[Any], Reason | None] | None:
         """Looks whether some rows alone have labels, which may be absent; None without such labels."""
-        names = tuple(name for name, _ in self.pads if name in LABELS)
+        names = tuple(name for name, _ in self.pads if name in LABELS) if self.pads else ()
         return functools.partial(_labels_of_some, names) if names else None
 
     def values(self, given: Mapping[str, Any], main: int) -> dict[str, Any]:
         """What the steps of pad_axes write, by output. main: the column whose width they take if they are as long."""
+        if not self.axes:
+            return {}
         named = dict(self.axes)
         return {
             name: (_plain(given[name]), axes, main) if type(axes) is tuple else (0, named[axes], main)
@@ -126,7 +130,7 @@ def _converting_to(kind: int) -> int:
 
 def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
     """Raises TypeError, or ValueError, for options about columns that are not what they must be, or conflict."""
-    if not (collator.join_columns or any(getattr(collator, name) is not None for name in _OPTIONS)):
+    if not collator.join_columns and collator.pad_values is collator.pad_axes is collator.dtypes is None:
         return
     _check_forms(collator)
     pads, axes, dtypes = (getattr(collator, name) or {} for name in _OPTIONS)

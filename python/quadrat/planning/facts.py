@@ -9,6 +9,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat.installed import originals
 from quadrat.planning.remembering import guarded_options
+from quadrat.support.tensors import torch_facts_of_plain_tensors
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
 PAD_ONE = PreTrainedTokenizerBase._pad
@@ -35,6 +36,12 @@ def joined_facts(*facts: Sequence[Fact] | None) -> tuple[Fact, ...] | None:
             return None
         joined += one
     return tuple(joined)
+
+
+def torch_facts() -> tuple[Fact, ...] | None:
+    """The facts that torch makes plain CPU tensors of today's default dtype; None where it does not."""
+    calls = torch_facts_of_plain_tensors()
+    return None if calls is None else tuple([(CALL, function, None, result) for function, result in calls])
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:

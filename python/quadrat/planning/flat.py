@@ -11,15 +11,14 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, names_of, plain
 from quadrat.installed.imitated import PADDING_FREE, Imitation
-from quadrat.ops.aligned import Placement
-from quadrat.ops.flatten import check_names, parts_of
+from quadrat.ops.flattening import Flattening, boundaries_of, check_flattening, flattening_of, layout_of, layout_of_rows
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind, failed
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
-from quadrat.support.kinds import BOOL, INT32, INT64, WIDEST, Framework
+from quadrat.support.kinds import BOOL, INT32, INT64, Framework
 
 _INT64 = range(-(2**63), 2**63)
 # How the parts of `quadrat.ops.flatten` are made.
@@ -37,84 +36,67 @@ _PARTS = {
 ATTENTION = ("attention_mask",)  # which a batch without padding leaves out
 
 
-class Flattening(NamedTuple):
-    """The options of a flattened batch; its outputs come in this order. seq_idx are padded with -1."""
+class FlatOptions(NamedTuple):
+    """All that the plan of a flattened batch depends on besides its columns; its outputs come in this order."""
 
-    framework: Framework
-    # "shifted": a row's first label is `separator_id`, so that no row's last token predicts the next row's first.
+    # "shifted": a row's first label is a separator, so that no row's last token predicts the next row's first.
     labels: Literal["shifted", "as they are", "none"]
-    label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
-    position_ids: bool = True
-    seq_idx: bool = False
-    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.ops.flatten`; None: nothing does
-    extra: Mapping[str, Any] = {}  # more columns with one number per token, and what pads each
+    label: str | None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
+    flattening: Flattening
+    extra: tuple[tuple[str, type], ...] = ()  # more columns with one number per token, and the type of what pads each
     own: OwnColumns = OwnColumns()  # of which columns are joined, and dtypes
-    layout: col.BatchLayout = col.BatchLayout(separator=-100)
-    input_pad: Any = 0
-    label_pad: Any = -100
-    labelling: Labelling = NO_LABELS  # with labels "none": how `labels` are made from the joined ids
+    padded: bool = False  # whether there may be padding
+    derives: str = ""  # with labels "none": how `labels` are made from the joined ids
     packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
     refuses_empty: bool = False  # whether rows without tokens are somebody else's work
 
-    @classmethod
-    def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
-        """With the options of a collator."""
-        layout = col.BatchLayout(
-            multiple_of=collator.pad_to_multiple_of or 1,
-            separator=more.pop("separator", -100),
-            start=collator.position_ids_start if collator.return_position_ids else 0,
-            align_to=collator.align_to or 0,
-            total=collator.total_length or 0,
-            continue_positions=bool(collator.continue_positions),
-        )
-        return cls(
-            framework,
-            labels,
-            label,
-            bool(collator.return_position_ids),
-            bool(collator.return_seq_idx),
-            collator.kwargs_for or ("transformers" if getattr(collator, "return_flash_attn_kwargs", False) else None),
-            extra,
-            OwnColumns.of(collator),
-            layout,
-            **more,
-        )
 
-    @property
-    def padded(self) -> bool:
-        """True if there may be padding."""
-        return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
+class FlatBatch(NamedTuple):
+    """How a collator's features become a flattened batch."""
+
+    framework: Framework
+    options: FlatOptions
+    multiple: int | None
+    layout: col.BatchLayout
+    pads: Mapping[str, Any]  # what pads each output
+    labelling: Labelling = NO_LABELS
+
+    @classmethod
+    def of(
+        cls,
+        collator: Any,
+        framework: Framework,
+        how: Flattening,
+        extra: Mapping[str, Any],
+        *,
+        labels: Literal["shifted", "as they are", "none"],
+        label: str | None = None,
+        input_pad: Any = 0,
+        label_pad: Any = -100,
+        separator: Any = -100,
+        labelling: Labelling = NO_LABELS,
+        packed: bool = False,
+        refuses_empty: bool = False,
+    ) -> FlatBatch:
+        """Of a collator whose options were checked. extra: more columns of a number per token, and what pads each."""
+        multiple = collator.pad_to_multiple_of
+        kinds = tuple((name, type(value)) for name, value in extra.items())
+        padded = (multiple or 1) > 1 or how.align_to is not None or how.total_length is not None
+        own, derives = OwnColumns.of(collator), labelling.derives
+        options = FlatOptions(labels, label, how, kinds, own, padded, derives, packed, refuses_empty)
+        pads = {MAIN: input_pad, label or "labels": label_pad, "qkv_format": "thd", **extra}
+        return cls(framework, options, multiple, layout_of(how, multiple, separator=separator), pads, labelling)
 
     @property
     def only(self) -> tuple[str, ...]:
         """Other columns that features may have without padding."""
-        return *ATTENTION, *self.labelling.omits, *self.own.joined
+        return *ATTENTION, *self.labelling.omits, *self.options.own.joined
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
-        documents = (SEQ_LENGTHS,) if self.packed else ()
-        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *self.labelling.omits, *documents
-
-
-def check_pad_to_multiple_of(value: Any, name: str = "pad_to_multiple_of") -> None:
-    """Raises ValueError unless the value is None or a positive int, of tokens that memory may hold."""
-    if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
-        raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
-
-
-def check_layout(collator: Any) -> None:
-    """Raises ValueError for layout options of a flat batch that are invalid, or conflict."""
-    check_pad_to_multiple_of(collator.pad_to_multiple_of)
-    check_names(collator.kwargs_for)
-    multiple, total = collator.pad_to_multiple_of, collator.total_length
-    for name in ("align_to", "total_length"):
-        check_pad_to_multiple_of(getattr(collator, name), name)
-    if total is not None and multiple is not None:
-        raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
-    for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):
-        if collator.align_to is not None and value is not None and value % collator.align_to:
-            raise ValueError(f"{name}={value} must be a multiple of align_to={collator.align_to}")
+        label, extra, documents = self.options.label, self.options.extra, (SEQ_LENGTHS,) * self.options.packed
+        return MAIN, *(() if label is None else (label,)), *dict(extra), *self.labelling.omits, *documents
 
 
 def padding_free_plan(
@@ -126,23 +108,27 @@ def padding_free_plan(
     label: str | None = None,
     label_pad: Any = -100,
     labelling: Labelling = NO_LABELS,
-) -> Flattening:
-    """The flattening of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
+) -> FlatBatch:
+    """The batch of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
 
     Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
     """
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)
     check_pad_values(collator)
-    check_layout(collator)
+    given = collator.padding_free
+    if given is not True and not isinstance(given, Flattening):
+        raise TypeError(f"padding_free must be True, False or a quadrat.Flattening, not {given!r}")
+    how = Flattening() if given is True else flattening_of(given)
+    check_flattening(how, collator.pad_to_multiple_of)
     names = names_of(features)
     if names is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
     tokenizer = collator.tokenizer
     for option in ("pad_to_multiple_of", "align_to", "total_length"):
-        if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
+        if getattr(how, option, collator.pad_to_multiple_of) is not None and tokenizer.pad_token_id is None:
             raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
-    if collator.align_to is not None and labels == "none" and labelling.make is not None:
+    if how.align_to is not None and labels == "none" and labelling.make is not None:
         raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     extra = {name: pads[name] for name in names if name in pads and name not in (label, *labelling.omits)}
@@ -157,11 +143,21 @@ def padding_free_plan(
             f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
             f"pad_values={{'{unknown[0]}': value}}; if it has rows of another number, join_columns=('{unknown[0]}',)"
         )
-    pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
-    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, packed=packed, **pads)
+    return FlatBatch.of(
+        collator,
+        framework,
+        how,
+        extra,
+        labels=labels,
+        label=label,
+        input_pad=tokenizer.pad_token_id or 0,
+        label_pad=label_pad,
+        labelling=labelling,
+        packed=packed,
+    )
 
 
-def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
+def flatten(collator: Any, features: Any, plan: FlatBatch, **more: Any) -> Any:
     """The flattened batch that `plan` asks for. more: fields of the `Spec`; with facts, it is remembered.
 
     Raises FallBack for packed rows that must be taken apart. For all else that no kernel reads: what reading the
@@ -170,7 +166,7 @@ def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
     try:
         return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
     except FallBack as reason:
-        if plan.packed:
+        if plan.options.packed:
             raise
         why = reason.args
     rows = plain(features)
@@ -180,51 +176,41 @@ def flatten(collator: Any, features: Any, plan: Flattening, **more: Any) -> Any:
         raise_clearer(error, rows, collator)
 
 
-def flat_spec(plan: Flattening, *, deferred: bool = False, **more: Any) -> Spec:
+def flat_spec(plan: FlatBatch, *, deferred: bool = False, **more: Any) -> Spec:
     """Batches of a flattening whose result the kernels can prove. more: fields of the `Spec`. Raises FallBack."""
-    layout, names = plan.layout, plan.names
+    options, layout, names = plan.options, plan.layout, plan.names
     if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is not an int64", "give an int")
-    if plan.packed:
+    if options.packed:
         layout = layout._replace(seq_lengths=len(names) - 1)
     plain = layout.align_to == layout.total == 0 and layout.continue_positions
-    defers = (
-        deferred and plain and plan.consumer not in ("megatron", "mask") and plan.own.defers
-    )  # others are made before they are sent
-    parts = parts_of(plan.consumer, aligned=layout.align_to > 0)
-    extra = tuple((name, type(value)) for name, value in plan.extra.items())
-    given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, parts, plan.padded, extra, plan.labelling.derives, plan.packed, plan.refuses_empty, plan.own
-    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
-    own: dict[str, Any] = {
-        "values": lambda collator, key: values,
+    # Others are made before they are sent.
+    defers = deferred and plain and options.flattening.kwargs_for not in ("megatron", "mask") and options.own.defers
+    fields: dict[str, Any] = {
+        "joined": options.own.joined,
+        "read": options.own.read,
+        "layout": layout,
+        "values": lambda collator, key: plan.pads,
         "failed": failed,
-        "check": plan.own.check,
+        "check": options.own.check,
         "labelling": plan.labelling,
-        "facts": None,
         "deferred": deferred_batch if defers else None,
     }
-    return Spec(
-        plan.framework,
-        flat_plan,
-        asked,
-        names,
-        joined=plan.own.joined,
-        read=plan.own.read,
-        layout=layout,
-        **{**own, **more},
-    )
+    return Spec(plan.framework, flat_plan, options, names, **{**fields, **more})
 
 
 Imitation(PADDING_FREE, compares=False, form="joined")
-# Of padding-free batches: the reference's flattening has this option, and what has no reference has quadrat's.
-LACKS = {"return_flash_attn_kwargs": 'give kwargs_for="transformers"'}
+# Options of the reference's flattening, and what to give instead where `padding_free` holds them.
+LACKS = {name: f"give padding_free=quadrat.Flattening({name}=...)" for name in Flattening._fields}
+LACKS["return_flash_attn_kwargs"] = 'give padding_free=quadrat.Flattening(kwargs_for="transformers")'
 
 
 @planned
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
-    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed, refuses_empty, own = key.options
+    options: FlatOptions = key.options
+    how, own, label, labels = options.flattening, options.own, options.label, options.labels
+    unshifted = options.padded or options.packed  # whether a separator in place of a missing label is in the way
     shapes = col.column_shapes(key.signature)
     names = tuple(name for name in key.names if name not in own.joined)
     joined = [*zip(key.names, shapes, strict=True)][len(names) :]
@@ -234,21 +220,21 @@ def flat_plan(key: PlanKey) -> Plan:
     first = 1 if label is None else 2  # of the columns that are neither ids nor labels
     if label is not None:
         _require_ints(label, shapes[1])
-        if not shapes[1].aligned and (padded or packed or labels == "as they are"):
+        if not shapes[1].aligned and (unshifted or labels == "as they are"):
             raise FallBack(f"column '{label}' differs in length from the tokens", "give one number for each token")
-    if (refuses_empty or (labels == "shifted" and (padded or packed))) and not shapes[0].full:
+    if (options.refuses_empty or (labels == "shifted" and unshifted)) and not shapes[0].full:
         raise FallBack(f"column '{MAIN}' has an empty row", "leave it out")  # a separator makes its labels longer
     if labels != "none":
         steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))
-    elif derives:
+    elif options.derives:
         steps.append(("labels", 0, col.LABELS, INT64))
-    if position_ids:
+    if how.return_position_ids:
         steps.append(("position_ids", 0, col.POSITIONS, INT64))
-    if seq_idx:
+    if how.return_seq_idx:
         steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
-    steps += [(name, 0, *_PARTS[what]) for name, what in parts]
-    last = first + len(extra)
-    for index, (name, value_type) in enumerate(extra, first):
+    steps += [(name, 0, *_PARTS[what]) for name, what in boundaries_of(how)]
+    last = first + len(options.extra)
+    for index, (name, value_type) in enumerate(options.extra, first):
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
@@ -276,13 +262,14 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
-def refuse(collator: Any, plan: Flattening, features: Any, why: Reason) -> NoReturn:
+def refuse(collator: Any, plan: FlatBatch, features: Any, why: Reason) -> NoReturn:
     """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
-    for name in plan.own.joined:
+    options = plan.options
+    for name in options.own.joined:
         check_rows(collator, name, features)
-    label = () if plan.label is None else (plan.label,)
-    lengths = {}
-    for name in (MAIN, *label, *plan.extra):
+    label = () if options.label is None else (options.label,)
+    lengths, extra = {}, dict(options.extra)
+    for name in (MAIN, *label, *extra):
         try:
             source = source_of([feature[name] for feature in features])
             source.joined(None, "np")
@@ -290,12 +277,14 @@ def refuse(collator: Any, plan: Flattening, features: Any, why: Reason) -> NoRet
             raise type(error)(f"column '{name}': {error}") from error
         lengths[name] = source.lengths
     tokens = lengths[MAIN]
-    for name in (*(label if plan.padded or plan.labels == "as they are" else ()), *plan.extra):
+    for name in (*(label if options.padded or options.labels == "as they are" else ()), *extra):
         for row in np.flatnonzero(lengths[name] != tokens):
             where = f"column '{name}', row {row} has length {lengths[name][row]} where '{MAIN}' has {tokens[row]}"
             raise ValueError(f"{where}; give one value per token")
-    for row in np.flatnonzero(tokens == 0) if plan.padded and plan.labels == "shifted" else ():
+    for row in np.flatnonzero(tokens == 0) if options.padded and options.labels == "shifted" else ():
         raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
-    place = Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of)
-    place.layout(tokens, int(tokens.sum()))  # raises ValueError where rows are longer than the batch
+    place = options.flattening._replace(position_ids_start=0)
+    layout_of_rows(
+        place, tokens, int(tokens.sum()), plan.multiple
+    )  # raises ValueError where rows are longer than the batch
     raise ValueError(reason_text(*why))

@@ -139,8 +139,10 @@ def _warned(options: PadOptions, finish: Any, collator: Any, batch: Any, feature
 
 def require_tokenizer(tokenizer: Any) -> None:
     """Raises FallBack for what is not a tokenizer."""
-    names = ("pad", "padding_side", "model_input_names")
-    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
+    is_one = (
+        hasattr(tokenizer, "pad") and hasattr(tokenizer, "padding_side") and hasattr(tokenizer, "model_input_names")
+    )
+    if isinstance(tokenizer, type) or not is_one:
         raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer", "give a tokenizer of transformers")
 
 

@@ -10,7 +10,7 @@ from transformers import BatchEncoding
 
 from quadrat import _core
 from quadrat.installed import imitated
-from quadrat.planning.facts import ABSENT, ATTRIBUTE, CALL, METHODS, TYPE, Fact, joined_facts
+from quadrat.planning.facts import ABSENT, ATTRIBUTE, METHODS, TYPE, Fact, joined_facts, torch_facts
 from quadrat.planning.fallback import FallBack, Reason
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
@@ -151,11 +151,11 @@ class Spec(NamedTuple):
                 values = {**values, "labels": self.labelling.make(collator, names)}
         except FallBack as reason:
             return (), {}, None, reason.args
-        values = {name: _plain(value) for name, value in values.items()}
-        for step in steps:
-            if not _fits(values.get(step[0]), step[3]):
-                failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
-                return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
+        if not _PLAIN.issuperset(map(type, values.values())):
+            values = {name: _plain(value) for name, value in values.items()}
+        if (step := _unfit(steps, values)) is not None:
+            failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
+            return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
         return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
 
     def make(self, collator: Any, features: Any, columns: _core.Columns | None = None, *, counts: bool = True) -> Any:
@@ -163,11 +163,10 @@ class Spec(NamedTuple):
 
         Raises FallBack.
         """
-        torch = tensors.torch_facts_of_plain_tensors() if self.framework == "pt" else ()
+        torch = torch_facts() if self.framework == "pt" else ()
         if torch is None:
             check_device(self.framework)
-        calls = None if torch is None else [(CALL, call, None, result) for call, result in torch]
-        known = joined_facts(self.facts, self.labelling.facts, calls)
+        known = joined_facts(self.facts, self.labelling.facts, torch)
         spec, facts = self, known or ()
         if imitated.compares(row := getattr(collator, "_imitates", imitated.NOTHING)):
             spec, facts = self._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, row.name, None))
@@ -190,10 +189,23 @@ class Spec(NamedTuple):
         return batch
 
 
+_PLAIN = frozenset((int, float, type(None), _core.CausalLabels))  # values of other types may be another library's
+
+
 def _plain(value: Any) -> Any:
     if type(value) in (int, float) or not isinstance(value, (numbers.Real, np.bool_)):
         return value
     return fill_value(value, None)
+
+
+def _unfit(steps: tuple[Step, ...], values: Mapping[str, Any]) -> Step | None:
+    """The first step whose dtype does not hold what pads its column."""
+    for step in steps:
+        value = values.get(step[0])
+        is_int64 = type(value) is int and step[3] == kinds.INT64 and -(2**63) <= value < 2**63
+        if not (value is None or is_int64 or _fits(value, step[3])):
+            return step
+    return None
 
 
 def _fits(padding: Any, kind: int) -> bool:

@@ -59,8 +59,8 @@ class Remembering:
         if place not in known and len(known) >= _MOST_FORMS:
             known.clear()
         known[place] = recipe
-        recipes = tuple(recipe for (framework, *_), recipe in list(known.items()) if framework == spec.framework)
-        run = self.__dict__[name] = _core.Recipes(recipes).runner()
+        recipes = [recipe for (framework, *_), recipe in list(known.items()) if framework == spec.framework]
+        run = self.__dict__[name] = _core.Recipes(tuple(recipes)).runner()
         if not self._keeps_tokenizer:
             return
         if name in self._quadrat_shared and (before := self._quadrat_shared[name]()) is not None:

@@ -34,7 +34,7 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
         )
     except AttributeError:  # a torch that names them otherwise
         return None
-    if any(function() != result for function, result in facts):
+    if [function() for function, _ in facts] != [result for _, result in facts]:
         return None
     default_dtype = torch_module().get_default_dtype
     return *facts, (default_dtype, default_dtype())

@@ -19,7 +19,7 @@ from quadrat.installed import originals
 from quadrat.planning.compared import reference_is_running
 from quadrat.planning.conversion import framework_of
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.dispatch import Options
+from quadrat.planning.dispatch import Imitator, call
 from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer, reraise_with_hint
 from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
@@ -109,23 +109,16 @@ def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, r
     if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
         return _as_reference(tokenizer, options, return_tensors, encoded_inputs)
     rows, framework, becomes_python = inputs
-    method = _remembered(tokenizer, options, framework)
-    run = method.run
+    method = _remembered(tokenizer, options, framework, return_tensors is None, becomes_python)
+    run = method._recipes(framework)
     outcome = None if run is None else run(method, rows)
     if outcome is None or type(outcome) is tuple:
-        look = functools.partial(_rows_of_inputs, tokenizer, return_tensors)
-        reference = functools.partial(_as_reference, tokenizer, options, return_tensors)
-        finish: Any = _with_lists if becomes_python else lambda batch, _: batch
-        return method.make_anew(encoded_inputs, rows, outcome, look, finish=finish, reference=reference)
+        return call(method, encoded_inputs, framework, outcome, rows)
     return _with_lists(outcome, encoded_inputs) if becomes_python else outcome
 
 
 def _as_reference(tokenizer: Any, options: PadOptions, return_tensors: Any, encoded_inputs: Any) -> Any:
     return by_lists(originals.PAD, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
-
-
-def _rows_of_inputs(tokenizer: Any, return_tensors: Any, encoded_inputs: Any) -> Any:
-    return _inputs_of(tokenizer, encoded_inputs, return_tensors)[0]  # type: ignore[index]
 
 
 def _with_lists(batch: Any, encoded_inputs: Any) -> Any:
@@ -154,14 +147,18 @@ def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoR
         del error  # see `reraise_with_hint`
 
 
-class TokenizerPad(Options):
+class TokenizerPad(Imitator):
     """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive."""
 
     pad_values = None
     _imitates = TOKENIZER_PAD
+    _keeps_tokenizer = False
 
-    def __init__(self, tokenizer: Callable[[], Any], options: PadOptions, framework: Framework) -> None:
-        self._tokenizer, self._options, self.return_tensors = tokenizer, options, framework
+    def __init__(
+        self, tokenizer: Callable[[], Any], options: PadOptions, return_tensors: Any, becomes_python: bool = False
+    ) -> None:
+        self._tokenizer, self._options = tokenizer, options
+        self.return_tensors, self._becomes_python = return_tensors, becomes_python
         self.padding, self.max_length, self.pad_to_multiple_of = options[:3]
 
     @property
@@ -169,23 +166,34 @@ class TokenizerPad(Options):
         """The tokenizer."""
         return self._tokenizer()
 
-    def plan(self, rows: Any) -> Any:
-        """The batch of rows of another form, or under other facts. Raises FallBack."""
-        return padded_spec(self, self.return_tensors, self._options, facts=padding_facts(self)).make(self, rows)
+    def _look(self, given: Any) -> Any:
+        return _inputs_of(self.tokenizer, given, self.return_tensors)[0]  # type: ignore[index]
+
+    def _plan(self, rows: Any, framework: Any) -> Any:
+        return padded_spec(self, framework, self._options, facts=padding_facts(self)).make(self, rows)
+
+    def _finish(self, batch: Any, given: Any) -> Any:
+        return _with_lists(batch, given) if self._becomes_python else batch
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        return functools.partial(_as_reference, self.tokenizer, self._options, self.return_tensors)
 
 
-# By the identity of the tokenizer, its class, options and framework.
+# By the identity of the tokenizer, its class, options, framework, and how rows are given.
 _known: dict[Any, TokenizerPad] = {}
 
 
-def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> TokenizerPad:
-    key = id(tokenizer), type(tokenizer), options, framework
+def _remembered(
+    tokenizer: Any, options: PadOptions, framework: Framework, infers: bool, becomes_python: bool
+) -> TokenizerPad:
+    """infers: whether the framework is that of the rows."""
+    key = id(tokenizer), type(tokenizer), options, framework, infers, becomes_python
     method = _known.get(key)
     if method is None or method._tokenizer() is not tokenizer:
         while len(_known) >= _MOST_METHODS and (oldest := next(iter(list(_known)), None)) is not None:
             _known.pop(oldest, None)
         reference = weakref.ref(tokenizer, functools.partial(_forget, key))
-        method = _known[key] = TokenizerPad(reference, options, framework)
+        method = _known[key] = TokenizerPad(reference, options, None if infers else framework, becomes_python)
     return method
 
 

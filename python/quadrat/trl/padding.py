@@ -1,7 +1,7 @@
 """`pad`: tensors to one shape, as `trl.trainer.utils.pad` does it."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from trl.trainer.utils import pad as _original
 from quadrat.installed.imitated import Imitation, code_of_trl
 from quadrat.planning.compared import reference_is_running
 from quadrat.planning.diagnosis.values import kind_of
-from quadrat.planning.dispatch import Options
+from quadrat.planning.dispatch import Imitator, call
 from quadrat.planning.fallback import FallBack, Reason, reraise_with_hint, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, Spec, planned
 from quadrat.support import kinds
@@ -51,35 +51,38 @@ def pad(
                 [0, 0, 8]])
     """
 
-    def reference(given: Any) -> Any:
-        try:
-            return Original(given, padding_value, padding_side, pad_to_multiple_of)
-        except Exception as error:
-            reraise_with_hint(error, _problem(given))
-
     usual = type(padding_value) in (int, float) and type(pad_to_multiple_of) in (int, type(None))
     if not usual or padding_side not in ("right", "left") or type(tensors) not in (list, tuple) or not tensors:
-        return reference(tensors)  # type: ignore[no-any-return]
+        return _reference(tensors, padding_value, padding_side, pad_to_multiple_of)  # type: ignore[no-any-return]
     if reference_is_running() or recording():
-        return reference(tensors)  # type: ignore[no-any-return]
+        return _reference(tensors, padding_value, padding_side, pad_to_multiple_of)  # type: ignore[no-any-return]
     method = _remembered(padding_value, repr(padding_value), padding_side, pad_to_multiple_of)
-    run = method.run
+    run = method._recipes("pt")
     outcome = None if run is None else run(method, tensors)
-    if type(outcome) is dict:
-        return outcome[""]  # type: ignore[no-any-return]
-    more: dict[str, Any] = {"finish": lambda batch, _: batch[""], "reference": reference}
-    return method.make_anew(tensors, tensors, outcome, lambda again: again, **more)  # type: ignore[no-any-return]
+    return outcome[""] if type(outcome) is dict else call(method, tensors, "pt", outcome)  # type: ignore[no-any-return]
 
 
-class _Pad(Options):
+def _reference(tensors: Any, *options: Any) -> Any:
+    try:
+        return Original(tensors, *options)
+    except Exception as error:
+        reraise_with_hint(error, _problem(tensors))
+
+
+class _Pad(Imitator):
     _imitates = Imitation("trl.pad", code_of_trl(_original))
-    return_tensors = "pt"
+    _keeps_tokenizer = False
 
     def __init__(self, value: int | float, side: str, multiple: int | None) -> None:
         self.value, self.side, self.multiple = value, side, multiple
 
-    def plan(self, rows: Any) -> Any:
-        """The one output. Raises FallBack."""
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        return lambda tensors: _reference(tensors, self.value, self.side, self.multiple)
+
+    def _finish(self, batch: Any, given: Any) -> Any:
+        return batch[""]
+
+    def _plan(self, rows: Any, framework: Any) -> Any:
         rounded_up(0, self.multiple)
         layout = BatchLayout(-1, self.multiple or 1, self.side == "left")
         spec = Spec(
