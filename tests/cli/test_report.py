@@ -16,10 +16,9 @@ import quadrat
 from quadrat.batching.token_budget import TokenBudgetBatchSampler
 from quadrat.cli.batch_sizes import sizes_of
 from quadrat.cli.events import EventLog, add_events, read_events
-from quadrat.cli.method_hooks import wrap_method
 from quadrat.cli.promises import option_of, promise_of
 from quadrat.cli.report import report_of, sentences
-from quadrat.integration.switch import followed_by
+from quadrat.support.wrappers import wrap_method
 from support import standins
 from support.streams import Torch
 
@@ -235,11 +234,10 @@ def test_each_number_of_the_report_is_explained():
     assert {name for name in names if f"`{name}`" not in page} == set()
 
 
-@pytest.mark.parametrize("hook", [lambda: wrap_method(Fails, "fail", print), lambda: patch_fail(followed_by)])
-def test_tracebacks_are_those_of_without(hook):
+def test_tracebacks_are_those_of_without():
     original = Fails.fail
     try:
-        hook()
+        wrap_method(Fails, "fail", print)
         with pytest.raises(KeyError) as raised:
             Fails().fail()
     finally:
@@ -250,7 +248,3 @@ def test_tracebacks_are_those_of_without(hook):
 class Fails:
     def fail(self):
         raise KeyError
-
-
-def patch_fail(around):
-    Fails.fail = around(Fails.fail, print)

@@ -46,16 +46,13 @@ SNIPPETS = by_heading()
 # The module of quadrat that does a snippet's work.
 WORKS = {
     "TRL 1": "trl/sft.py",
-    "TRL 2": "collators/padding.py",
     "LLaMA-Factory 1": "collators/padding.py",
     "A collator of your own 1": "planning/padded.py",
     "Speech recognition 1": "ops/pad.py",
     "sentence-transformers and SetFit 1": "planning/conversion.py",
     "sentence-transformers and SetFit 2": "planning/conversion.py",
-    "Prompts on the left, completions on the right 1": "trl/padding.py",
-    "Prompts on the left, completions on the right 2": "ops/pad.py",
+    "Prompts on the left, completions on the right 1": "ops/pad.py",
     "Pipelines 1": "planning/conversion.py",
-    "Pipelines 2": "planning/conversion.py",
 }
 
 
@@ -138,10 +135,13 @@ def test_recipes_give_what_they_gave(title, run):
     for package in packages(code):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package}, which the recipe is about, is not installed")
-    if title == "TRL 2" and older_trl():
-        pytest.skip("the installed TRL makes labels while it collates, as the page says")
+    check(code, WORKS[title], run)
+
+
+def check(code, module, run):
+    """This module of quadrat does a snippet's work, which gives what it gives without quadrat."""
     names, worked = run("with", code)
-    assert WORKS[title] in worked
+    assert module in worked
     before = without_quadrat(code)
     if "quadrat" in before:  # it is about functions of quadrat
         return
@@ -151,13 +151,31 @@ def test_recipes_give_what_they_gave(title, run):
     assert given(names) == given(names_before)
 
 
+def test_a_collator_instead_of_a_patch(run):
+    pytest.importorskip("trl", reason="TRL, whose trainer gets the collator, is not installed")
+    if older_trl():
+        pytest.skip("the installed TRL makes labels while it collates, as the page says")
+    tokenizer = "__import__('transformers').AutoTokenizer.from_pretrained('Qwen/Qwen2.5-0.5B')"
+    collator = f"    data_collator=quadrat.DataCollatorForSeq2Seq({tokenizer}),\n"
+    code = (
+        SNIPPETS["TRL 1"]
+        .replace("quadrat.trl.patch_trl()\n", "")
+        .replace("    train_dataset", f"{collator}    train_dataset")
+    )
+    check(code, "collators/padding.py", run)
+
+
 def test_prompts_and_completions(run):
-    pytest.importorskip("trl", reason="TRL, whose pad it is compared with, is not installed")
-    title = "Prompts on the left, completions on the right"
-    trls, ours = (run(folder, SNIPPETS[f"{title} {folder}"])[0] for folder in ("1", "2"))
-    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "input_ids", "attention_mask"):
-        assert_same_batch(trls[name], ours[name], name)
-    shown = re.search(r"Both give `input_ids` `(.*?)`", PAGE.read_text())
+    utils = pytest.importorskip("trl.trainer.utils", reason="TRL, whose pad it is compared with, is not installed")
+    ours, _ = run("with", SNIPPETS["Prompts on the left, completions on the right 1"])
+    for name, side in (("prompt", "left"), ("completion", "right")):
+        rows = [torch.tensor(ids) for ids in ours[f"{name}s"]]
+        ids, mask = (
+            utils.pad(each, padding_value=0, padding_side=side) for each in (rows, list(map(torch.ones_like, rows)))
+        )
+        assert_same_batch(ids, ours[f"{name}_ids"], name)
+        assert_same_batch(mask, ours[f"{name}_mask"], name)
+    shown = re.search(r"`input_ids` is `(.*?)`", PAGE.read_text())
     assert ours["input_ids"].tolist() == ast.literal_eval(shown[1])
 
 

@@ -169,7 +169,9 @@ def _measured(rows: list[Any], column: str | None, out: IntArray, *, bare: bool)
     values = rows
     if column is not None and _DICTS.issuperset(map(type, rows)):
         values = [row.get(column) for row in rows]
-    if _PYTHON_ROWS.issuperset(map(type, values)) and _NUMBERS.issuperset({type(value[0]) for value in values if value}):
+    if _PYTHON_ROWS.issuperset(map(type, values)) and _NUMBERS.issuperset(
+        {type(value[0]) for value in values if value}
+    ):
         out[: len(values)] = np.fromiter(map(len, values), np.int64, len(values))
         return True
     collected = None if column is None else _core.collect(rows, (column,), interop())
