@@ -19,8 +19,6 @@ from quadrat.support.memory import address_of, interop
 from quadrat.support.progress import progress_bar
 from quadrat.support.tensors import is_tensor
 
-# Types of rows and of their numbers, or texts, whose lengths Python counts fastest.
-_DICTS, _PYTHON_ROWS, _NUMBERS = frozenset((dict,)), frozenset((list, tuple)), frozenset((int, float, bool, str))
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
 
@@ -152,37 +150,31 @@ def measure(
     for rows in chunks:
         if len(rows) > count - first:
             raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
-        for start in range(0, len(rows), _AT_A_TIME):
-            part = rows[start : start + _AT_A_TIME]
-            if not _measured(part, None if values else column, found[first:], bare=bare or values):
-                for row, item in enumerate(part, first):
-                    value = item if values else _value_of(item, row, column, bare=bare)
-                    found[row] = _length_of(value, row, column)
-            first += len(part)
+        if not _measured(rows, None if values else column, found[first:], bare=bare or values):
+            for row, item in enumerate(rows, first):
+                value = item if values else _value_of(item, row, column, bare=bare)
+                found[row] = _length_of(value, row, column)
+        first += len(rows)
     if first < count:
         raise ValueError(f"column {column!r} has the length {count}, but gives {first} rows")
     return found
 
 
 def _measured(rows: list[Any], column: str | None, out: IntArray, *, bare: bool) -> bool:
-    """Write the lengths of rows of numbers, as a collator sees them, or texts; False where they are something else."""
-    values = rows
-    if column is not None and _DICTS.issuperset(map(type, rows)):
-        values = [row.get(column) for row in rows]
-    if _PYTHON_ROWS.issuperset(map(type, values)) and _NUMBERS.issuperset(
-        {type(value[0]) for value in values if value}
-    ):
-        out[: len(values)] = np.fromiter(map(len, values), np.int64, len(values))
-        return True
+    """Write the lengths of rows of numbers, as a collator sees them, or of texts; False where they are others."""
     collected = None if column is None else _core.collect(rows, (column,), interop())
     if collected is None and not bare:
         return False
     columns = _core.Columns() if collected is None else collected[1]
     if collected is None:
         columns.add_values(rows, interop())
-    if columns.describe(0)[0] & ~ROWS:
+    if not columns.describe(0)[0] & ~ROWS:
+        columns.lengths(0, address_of(out))
+        return True
+    values = rows if collected is None else [row[column] for row in rows]
+    if any(type(value) is not list or not value or type(value[0]) is not str for value in values):
         return False
-    columns.lengths(0, address_of(out))
+    out[: len(values)] = [*map(len, values)]
     return True
 
 
@@ -393,9 +385,7 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
 
 def _chunks(items: Any) -> Iterable[list[Any]]:
     """Items of an iterable, many at a time; of a list, a copy."""
-    if type(items) is list:
-        return [items[:]]
-    rest = iter(items)
+    rest = iter(items[:] if type(items) is list else items)
     return iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
 
 
