@@ -52,12 +52,12 @@ def same(expected, found):
         assert expected == found
 
 
-def imitation_of(whole, row):
+def row_of(whole, row):
     if isinstance(whole, dict):
         made = type(whole)(list) if isinstance(whole, collections.defaultdict) else {}
-        return made | {key: imitation_of(part, row) for key, part in whole.items()}
+        return made | {key: row_of(part, row) for key, part in whole.items()}
     if isinstance(whole, tuple):
-        parts = [imitation_of(part, row) for part in whole]
+        parts = [row_of(part, row) for part in whole]
         return Pair(*parts) if isinstance(whole, Pair) else tuple(parts)
     return None if whole is None else whole[row]
 
@@ -126,7 +126,7 @@ def check_order(draw, monkeypatch):
     lengths = [draw.choice((1, 2, 3, draw.randint(1, 30))) for _ in range(draw.randint(1, 20))]
     function = STRUCTURES[draw.choice(list(STRUCTURES))]
     rows, budget = rows_of(lengths), draw.choice(("auto", 1, draw.randint(1, 90)))
-    expected = [imitation_of(function(pad([row])), 0) for row in rows]
+    expected = [row_of(function(pad([row])), 0) for row in rows]
     options = {"collator": pad, "max_tokens": budget, "max_batch_size": draw.choice((None, draw.randint(1, 4)))}
     ranks = draw.choice((1, 1, 2, 3))
     if ranks == 1 and draw.random() < 0.5:
@@ -138,7 +138,7 @@ def check_order(draw, monkeypatch):
     for rank in [*range(ranks)] * 2:
         with contextlib.suppress(TimeoutError):
             whole = map_by_length(function, rows, world_size=ranks, rank=rank, **options)
-            same(expected, [imitation_of(whole, row) for row in range(len(rows))])
+            same(expected, [row_of(whole, row) for row in range(len(rows))])
     return None
 
 

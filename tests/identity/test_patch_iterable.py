@@ -233,7 +233,7 @@ def test_an_error_of_one_row_comes_with_that_row():
         assert outcome_of(dataset) == expected
 
 
-def imitation_of(**columns: Any) -> Any:
+def row_of(**columns: Any) -> Any:
     (row,) = LazyTable(pa.table({name: [value] for name, value in columns.items()})).rows([0])
     return row
 
@@ -269,7 +269,7 @@ READS = {
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_row_is_a_dict(read):
-    assert read(imitation_of(a=[1, 2], b=0.5)) == read({"a": [1, 2], "b": 0.5})
+    assert read(row_of(a=[1, 2], b=0.5)) == read({"a": [1, 2], "b": 0.5})
 
 
 def test_rows_are_compared_by_their_values():
@@ -299,7 +299,7 @@ def test_rows_of_several_tables_make_one_batch():
 
 
 def test_code_that_reads_the_memory_of_a_row_finds_no_values():
-    row = imitation_of(a=1)
+    row = row_of(a=1)
     assert [type(value).__name__ for value in dict.values(row)] == ["_Unread"]
     with pytest.raises(TypeError):
         int(next(iter(dict.values(row))))
@@ -307,7 +307,7 @@ def test_code_that_reads_the_memory_of_a_row_finds_no_values():
 
 def test_two_threads_read_one_row():
     for _ in range(50):
-        row = imitation_of(a=[1], b=[2])
+        row = row_of(a=[1], b=[2])
         together(*[lambda row=row: row["a"].append(0)] * 2)
         assert dict(row) == {"a": [1, 0, 0], "b": [2]}
 

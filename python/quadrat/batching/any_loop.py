@@ -18,7 +18,7 @@ from quadrat.batching.packing import require_choice
 from quadrat.data._grouped import source_of
 from quadrat.input.rows import MAIN, Rows, table_of
 from quadrat.ops._philox import number_below
-from quadrat.ops._restored import Restoring, imitation_of, in_host_memory, named
+from quadrat.ops._restored import Restoring, in_host_memory, named, row_of
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import require_each
 from quadrat.support.arrays import IntArray, is_array
@@ -287,7 +287,7 @@ class _InWindows(Iterator[Any]):
                 self._source, self._rows, self._error = iter(()), [], None
             raise _not_a_stop(error)  # noqa: B904 - as it is
         ready, first = (
-            map(functools.partial(imitation_of, results), range(len(self._rows))),
+            map(functools.partial(row_of, results), range(len(self._rows))),
             self._first + len(self._rows),
         )
         # Without a call in between, after which an interrupt may come.

@@ -260,7 +260,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             self._steps = self._steps_for(len(first[0, ROWS][1]))
         steps = self._steps
         most = steps * ranks + (ranks - 1 if plan.drop_last else 0)
-        # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
+        # If a shuffle needs too many batches, epoch 0's rows are used again.
         tries = [(epoch, stream) for stream in (ROWS, *range(GROUPS + 1, GROUPS + _TRIES))]
         made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
         rows, batches = next(one for one in made if len(one[1]) <= most)

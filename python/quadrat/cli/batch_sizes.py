@@ -76,7 +76,7 @@ def _sizes_of_mask(used: Any, multiple_of: Any, completions: int) -> dict[str, A
     sizes = -(-sizes // multiple) * multiple
     if len(shape) == 3:
         sizes = sizes.max(1) * shape[1]
-    elif completions > 1 and shape[0] % completions == 0:  # with n rows, row i is completed in rows i + n * k
+    elif completions > 1 and shape[0] % completions == 0:  # row i includes rows i + n * k
         sizes = sizes.reshape(completions, -1).max(0) * completions
     return {**sums, "lengths": sizes.tolist()}
 

@@ -36,7 +36,7 @@ class Reader(NamedTuple):
 
 
 class Share:
-    """Reads the rows of one share, each once, from a position on: what `position()` returned, or more."""
+    """Iterates this worker's rows from a saved position, what `position()` returned."""
 
     def __init__(
         self, dataset: Any, reader: Reader, epoch: int, shards_itself: bool, position: Mapping[str, Any]

@@ -157,6 +157,7 @@ class _Cursor:
         self._row = self._since = 0  # rows of this table, and since the place
         self._left, self._place = 0, None  # rows to pass over, and the place before this table
         if self._state:
+            # `previous_state` is the state before the current table; the counter is the rows since.
             if self._state["previous_state"]:
                 self._tables.load_state_dict(self._state["previous_state"])
             self._left = self._state["num_chunks_since_previous_state"]

@@ -58,8 +58,8 @@ class _Passes(Iterator[Any]):
 class _Training:
     """The training in one epoch: its position, and the notes of batches that are read and not trained on yet."""
 
-    # The training pass over the loader comes later, is the next one, goes on, or is over. "lost": it goes on, and where
-    # is not known, because the loader was read for something else meanwhile.
+    # The phase of the training pass over the loader. "lost": it goes on from a place that is not known, because the
+    # loader was read for something else meanwhile.
     phase: Literal["later", "next", "on", "lost", "over"] = "later"
     to_skip = 0  # batches that are read first, and not trained on
     resumed_at: int | None = None  # the batches trained on when the pass began, if it did not begin the epoch

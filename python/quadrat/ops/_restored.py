@@ -113,10 +113,10 @@ class Restoring(NamedTuple):  # where the rows of batches go
         return Ragged.of_lengths(join(values), join(lengths))[order]
 
 
-def imitation_of(whole: Any, row: int) -> Any:
+def row_of(whole: Any, row: int) -> Any:
     if isinstance(whole, (list, Ragged)) or is_array(whole):
         return whole[row]
-    return _mapped(functools.partial(imitation_of, row=row), whole)
+    return _mapped(functools.partial(row_of, row=row), whole)
 
 
 def in_host_memory(whole: Any) -> Any:

@@ -91,7 +91,7 @@ def _explain(error: Exception, features: Any, collator: Any) -> NoReturn:
 
 
 def reference_is_running() -> bool:
-    """True while the reference makes a batch to compare: what quadrat replaces is then the reference's own."""
+    """True in the thread that runs the reference, whose code must then be the reference's own."""
     return _threads[0] != 0 and _threads[0] == threading.get_ident()
 
 

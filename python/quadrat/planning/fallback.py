@@ -34,7 +34,7 @@ _QUIET = (AS_FAST, OTHER_TENSORS)
 
 Reason = tuple[str, str | None]  # of a FallBack: its reason and remedy
 
-# In place of features, for an error of a collator's constructor.
+# Marks errors of constructors, which have no features.
 NO_FEATURES: Any = object()
 
 

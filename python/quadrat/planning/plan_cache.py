@@ -106,7 +106,7 @@ NO_LABELS = Labelling()
 
 
 class Spec(NamedTuple):
-    """All that is needed to make batches of one form; no collator, so that none keeps itself alive."""
+    """All that is needed to make batches of one form. Holds no collator: that would be a cycle."""
 
     framework: Any  # a `Framework`; of collators that always fall back, "other" too
     plan: Callable[[PlanKey], Plan]

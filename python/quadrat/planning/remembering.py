@@ -70,7 +70,7 @@ class Remembering:
         self._quadrat_shared[name] = weakref.ref(_Shared(options, len(state), known.copy(), run))
 
     def _recipes_of_equal_collator(self, name: str) -> Callable[..., Any] | None:
-        """Adopt the recipes of another collator with the same options. The guard compares options that are sets."""
+        """Reuse an equal collator's recipes; the guard checks options that are sets."""
         own, shared = self.__dict__, self._quadrat_shared.get(name)
         found = None if shared is None else shared()
         if found is None or len(own) != found.size:
