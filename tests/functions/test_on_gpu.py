@@ -30,7 +30,7 @@ from support.on_device import (
     ragged_rows,
 )
 
-RAGGED, OPS = ("offsets", "take", "ragged"), ("_device", "_tokens", "pad", "unpad")
+RAGGED, OPS = ("offsets", "take", "ragged"), ("_device", "tokens", "pad", "unpad")
 MODULES = [
     *(importlib.import_module(f"quadrat.ragged.{name}") for name in RAGGED),
     *(importlib.import_module(f"quadrat.ops.{name}") for name in OPS),

@@ -92,7 +92,7 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
     shapes, like = list(map(shape_of, column.values)), column if tokens is None else tokens
     for row, value in enumerate(column.values):
         where = column.place(row)
-        yield from wrong_value(column, where, value)
+        yield from () if column.role is Role.WORDS else wrong_value(column, where, value)
         if tokens is not None:
             yield from _not_one_per_token(column, row, tokens)
         if column.if_uneven is not None:
@@ -105,7 +105,12 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
 def _not_one_per_token(column: Column, row: int, tokens: Column) -> Iterator[Finding]:
     found, length = length_of(column.values[row]), length_of(tokens.values[row])
     is_short = column.role is Role.TOKEN_LABELS and (found or 0) < (length or 0)  # these are padded
-    if column.role in (Role.MARKS, Role.TOKEN_LABELS) and length is not None and found != length and not is_short:
+    if (
+        column.role in (Role.MARKS, Role.WORDS, Role.TOKEN_LABELS)
+        and length is not None
+        and found != length
+        and not is_short
+    ):
         has = f"{column.place(row)} has {'no length' if found is None else f'length {found}'}"
         yield UNEVEN, f"{has} where '{tokens.name}' has {length}; give {column.role.value.role}, or remove the column"
 
@@ -178,8 +183,8 @@ def _padded(collator: Any, first: Mapping[str, Any]) -> Roles:
     roles = {name: Role.MARKS for name in _MARKS if name != "attention_mask" or name in inputs}
     roles |= dict.fromkeys(_LABELS, Role.LABEL if labels in _PADDED else labels)
     roles |= {"label" if "label" in first else "labels": labels, inputs[0]: Role.TOKENS}
-    words = _WORDS if getattr(collator, "whole_word_mask", False) else ()
-    return {name: roles.get(name, Role.OTHER) for name in (inputs[0], *first) if name not in words}
+    roles |= dict.fromkeys(_WORDS if getattr(collator, "whole_word_mask", False) else (), Role.WORDS)
+    return {name: roles.get(name, Role.OTHER) for name in (inputs[0], *first)}
 
 
 def _of_choices(collator: Any, first: Mapping[str, Any]) -> Roles:

@@ -45,6 +45,7 @@ class Role(enum.Enum):
     SIZES = Advice("lengths of documents", "not the lengths of the row's documents; give a list of them")
     CHOICE = Advice("the number of the right choice", text="give the number of the right choice, counted from 0")
     LABEL = Advice("a label per row, or a column with the name of one")
+    WORDS = Advice("one entry per token, for example those of tokenizer(text)")
     OTHER = Advice("anything that stacks")
 
 
@@ -133,6 +134,8 @@ def _problem(column: Column, value: Any, inside: bool) -> Finding | None:
     if value is None:
         remedy = "a number there, -100 where there is no label" if inside else "every row a value, remove the column"
         text = f"is None; give {remedy}, or leave the row out"
+        if inside and column.role is Role.FLAT:
+            certainty = DOUBTFUL  # the first label of a row may not be read
     elif isinstance(value, (str, bytes)):
         text = f"is {kind_of(value)}, which no tensor can hold; {_instead_of_text(column, inside)}"
     elif isinstance(value, int) and not _fits_int64(value):
