@@ -177,8 +177,8 @@ _COMMANDS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     ),
     "waste": (
         "show how much of your batches is padding, and how to reduce it",
-        "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
-        "best one.",
+        "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code that "
+        "removes it.",
         "[options] data",
         "train.jsonl --tokenizer bert-base-uncased",
         {

@@ -184,6 +184,9 @@ def pack_rows(
     counts: _Ints | None = None,
     max_count: int = 0,
 ) -> tuple[_Failure, int]: ...
+def measure_rows(
+    rows: list[Any], name: str | None, bare: bool, kind: type[Any], first: int, out: _Ints, interop: Interop
+) -> int: ...
 def philox_order(seed: int, epoch: int, stream: int, out: _Ints) -> bool: ...
 
 # As `quadrat.batching.budget.Budget` names them.

@@ -1,4 +1,4 @@
-"""Which way of batching `python -m quadrat waste` recommends."""
+"""What `python -m quadrat waste` recommends."""
 
 import dataclasses
 import functools
@@ -7,74 +7,53 @@ import pytest
 
 import quadrat
 from quadrat.cli import waste
-from quadrat.cli.waste import ENOUGH_WITH_BUDGET as ENOUGH
 from quadrat.cli.waste import LITTLE_PADDING as LITTLE
 from quadrat.cli.waste import advise, code
-from support import standins
 from support.trainer import tiny
 
-SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
+SIZES = {"batch_size": 4, "max_tokens": 128}
 
 
-def costs_of(dynamic, budget, fixed=0.9):
+def costs_of(dynamic, budget=0.03, fixed=0.9):
     """Costs of 1,000,000 tokens with these shares of padding."""
-    shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.GROUPED: 0.2, waste.BUDGET: budget, waste.PACKED: 0}
+    shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.BUDGET: budget}
     cost = waste.Cost(batches=100, largest_batch=0, tokens=1_000_000, computed=0, shapes=1, scores=0)
     return {name: dataclasses.replace(cost, computed=round(1e6 / (1 - share))) for name, share in shares.items()}
 
 
-PADDED, BUDGETED, PACKED = costs_of(0.01, 0), costs_of(0.72, 0.01), costs_of(0.72, 0.2)
-
-
 @pytest.mark.parametrize(
-    ("dynamic", "budget", "choice", "lines"),
+    ("dynamic", "choice", "line"),
     [
-        (LITTLE - 0.001, 0, "Pad to the longest row of each batch: only 4.9%", "DataCollatorWithPadding"),
-        (LITTLE + 0.001, 0.03, "Choose batches by a token budget: padding falls from 5.1% to 3.0%", "max_tokens=128"),
-        (0.72, ENOUGH - 0.001, "Choose batches by a token budget: padding falls from 72.0%", "max_tokens=128"),
-        (0.72, ENOUGH + 0.001, "Pack rows without padding: a token budget still leaves 10.1%", "Packed"),
+        (LITTLE - 0.001, "Pad to the longest row of each batch: only 4.9%", "DataCollatorWithPadding"),
+        (LITTLE + 0.001, "Have the model compute no padding: 5.1% of", "remove_padding"),
+        (0.72, "Have the model compute no padding: 72.0% of", "remove_padding"),
     ],
 )
-def test_advice_and_code_follow_the_numbers(dynamic, budget, choice, lines):
-    costs = costs_of(dynamic, budget)
+def test_advice_and_code_follow_the_numbers(dynamic, choice, line):
+    costs = costs_of(dynamic)
     said = advise(costs)
     assert 2 <= len(said) <= 3
     assert said[0].startswith(choice)
-    assert all(lines in "".join(code(costs, **SIZES)[purpose]) for purpose in ("A DataLoader", "Trainer"))
+    assert all(line in "".join(code(costs, **SIZES)[purpose]) for purpose in ("A DataLoader", "Trainer"))
 
 
 def test_advice_warns_of_one_length_only_where_it_costs():
-    assert "10.0 times" in advise(costs_of(0.01, 0.01))[-1]
-    assert len(advise(costs_of(0.01, 0.01, fixed=0.02))) == 2
-
-
-@pytest.mark.parametrize(
-    ("batches", "words"), [(100, []), (199, []), (200, ["more", "fewer"]), (50, ["fewer", "more"])]
-)
-def test_advice_warns_of_many_more_or_fewer_steps(batches, words):
-    costs = BUDGETED | {waste.BUDGET: dataclasses.replace(BUDGETED[waste.BUDGET], batches=batches)}
-    said = [sentence for sentence in advise(costs) if sentence.startswith("Careful")]
-    assert len(said) == bool(words)
-    for sentence in said:
-        assert f"an epoch has {batches} steps instead of 100, each on {words[1]} rows" in sentence
-        assert f"makes {words[0]} optimizer steps" in sentence
+    assert "10.0 times" in advise(costs_of(0.01))[-1]
+    assert len(advise(costs_of(0.01, fixed=0.02))) == 2
 
 
 def test_the_code_has_the_options_of_the_plan():
     def line(**options):
-        return code(BUDGETED, **(SIZES | options))["A DataLoader"][0].partition("(dataset), ")[2]
+        return list(code(costs_of(0.72), **(SIZES | options)).values())[-1][1].partition("(dataset), ")[2]
 
     assert line() == "max_tokens=128)"
     assert line(pad_to_multiple_of=8, longest=128) == "max_tokens=128, multiple_of=8)"
     assert line(pad_to_multiple_of=48, longest=97) == 'max_tokens=128, multiple_of=48, overlong="alone")'
-    # A batch has as many packs as four rows have tokens: 10,000 are in each of 100 batches.
-    assert "DataLoader(packs, batch_size=156, " in code(PACKED, **SIZES)["A DataLoader"][-2]
-    assert "batch_size=1, " in code(PACKED, **SIZES | {"max_length": 10**6})["A DataLoader"][-2]
 
 
 @pytest.mark.parametrize("pad_to_multiple_of", [None, 8])
-@pytest.mark.parametrize("costs", [PADDED, BUDGETED, PACKED], ids=["padded", "budget", "packed"])
-def test_the_code_runs(costs, pad_to_multiple_of, tmp_path, monkeypatch):
+@pytest.mark.parametrize("dynamic", [0.01, 0.72])
+def test_the_code_runs(dynamic, pad_to_multiple_of, tmp_path, monkeypatch):
     """Each block by itself: all tokens come out of a DataLoader, and a Trainer makes a step."""
     import datasets
     import transformers
@@ -82,14 +61,11 @@ def test_the_code_runs(costs, pad_to_multiple_of, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     lengths = [3 + n % 61 for n in range(40)]
-    dataset = datasets.Dataset.from_dict({"input_ids": [[5] * n for n in lengths]})
-    model = standins.decoder()
-    if costs is not PACKED:
-        dataset = dataset.add_column("label", [0] * 40)
-        model = tiny(transformers.BertForSequenceClassification)
+    dataset = datasets.Dataset.from_dict({"input_ids": [[5] * n for n in lengths], "label": [0] * 40})
+    model = tiny(transformers.BertForSequenceClassification)
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     few = {"max_steps": 1, "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
-    for purpose, lines in code(costs, **SIZES, pad_to_multiple_of=pad_to_multiple_of, longest=63).items():
+    for purpose, lines in code(costs_of(dynamic), **SIZES, pad_to_multiple_of=pad_to_multiple_of, longest=63).items():
         names = {
             "quadrat": quadrat,
             "DataLoader": DataLoader,

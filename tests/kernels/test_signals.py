@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from quadrat import _core
+from quadrat.support.memory import interop
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,6 +70,12 @@ class Key(str):
         return str.__eq__(self, other)
 
 
+def measure_rows():
+    rows, found = [{"input_ids": [1]}] * ROWS, np.full(ROWS, -1)
+    call = partial(_core.measure_rows, rows, "input_ids", False, list, 0, found, interop())
+    return call, lambda: found[-1] == -1
+
+
 def held():
     """The memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -79,7 +86,7 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{one.__name__: one for one in (balance_batches, philox_order)},
+    **{one.__name__: one for one in (balance_batches, philox_order, measure_rows)},
 }
 
 

@@ -14,6 +14,8 @@
 #include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefix_tree.hpp"
 #include "../classes.hpp"
+#include "../input/python_number.hpp"
+#include "../input/walk.hpp"
 
 namespace quadrat {
 namespace {
@@ -145,9 +147,67 @@ std::tuple<Status, std::int64_t, std::int64_t> tree_of(Span<const std::int64_t> 
     return {status, totals.nodes, totals.tokens};
 }
 
+constexpr std::int64_t steps_of_a_row = 64;  // as `Watch` counts them
+
+// The length of a list or tuple of numbers or texts, or of a value of the type `kind` that has one dimension, as far as
+// is known; -1 for all else and for null.
+std::int64_t length_of(PyObject* value, const py::handle& kind, const Interop& interop) {
+    if (value == nullptr) {
+        return -1;
+    }
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        const std::int64_t size = PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
+        const py::object first = size > 0 ? item_of(value, 0) : py::object();
+        Kind number{};
+        return !first || number_kind(first.ptr(), &number) || PyUnicode_CheckExact(first.ptr()) ? size : -1;
+    }
+    // Of the other types, Python has looked at one value.
+    const bool deep = interop.is_ndarray(value)
+                          ? py::detail::array_proxy(value)->nd > 1
+                          : interop.is_tensor(value) && py::handle(value).attr("ndim").cast<int>() > 1;
+    const std::int64_t length = !deep && py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
+    if (length < 0) {
+        clear_error();
+    }
+    return length;
+}
+
+// Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
+// that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
+Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
+                   Ints& out, const Interop& interop) {
+    std::int64_t* const lengths = out.mutable_data();
+    PlainDicts dicts(interop);
+    Watch watch(&look_for_signals);
+    const Py_ssize_t room = out.size();
+    Py_ssize_t row = first;
+    for (; row < room; ++row) {
+        py::object value = item_of(rows.ptr(), row);
+        if (!value) {
+            return row;
+        }
+        if (!name.is_none() && PyDict_CheckExact(value.ptr())) {
+            value = Walk::lookup(value, name.ptr());
+        } else if (!name.is_none()) {
+            const py::object dict = PyList_CheckExact(value.ptr()) ? py::object() : dicts.dict_of(value);
+            if (!dict && !bare) {
+                return row;
+            }
+            value = dict ? Walk::lookup(dict, name.ptr()) : std::move(value);
+        }
+        lengths[row] = length_of(value.ptr(), kind, interop);
+        if (lengths[row] < 0) {
+            return row;
+        }
+        watch.after(steps_of_a_row);
+    }
+    return row;
+}
+
 }  // namespace
 
 void register_kernels(py::module_& m) {
+    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
     m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
           array_arg("counts") = py::none(), "max_count"_a = 0, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());

@@ -286,10 +286,7 @@ class _InWindows(Iterator[Any]):
             if self._batches is None:  # the same would be raised at each call
                 self._source, self._rows, self._error = iter(()), [], None
             raise _not_a_stop(error)  # noqa: B904 - as it is
-        ready, first = (
-            map(functools.partial(row_of, results), range(len(self._rows))),
-            self._first + len(self._rows),
-        )
+        ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
         # Without a call in between, after which an interrupt may come.
         self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
 

@@ -13,9 +13,8 @@ from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths, require_each
 from quadrat.support.arrays import IntArray
-from quadrat.support.columns import ROWS
 from quadrat.support.extras import needs
-from quadrat.support.memory import address_of, interop
+from quadrat.support.memory import interop
 from quadrat.support.progress import progress_bar
 from quadrat.support.tensors import is_tensor
 
@@ -147,35 +146,21 @@ def measure(
     """The lengths of items in lists that nobody else holds, or of their values in a column."""
     # bare: rows may come without a mapping around them; values: none has one.
     found, first = np.empty(count, np.int64), 0
+    name, bare = (None, True) if values else (column, bare)
+    known = interop()
     for rows in chunks:
         if len(rows) > count - first:
             raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
-        if not _measured(rows, None if values else column, found[first:], bare=bare or values):
-            for row, item in enumerate(rows, first):
-                value = item if values else _value_of(item, row, column, bare=bare)
-                found[row] = _length_of(value, row, column)
+        row, kind = 0, list
+        while (row := _core.measure_rows(rows, name, bare, kind, row, found[first:], known)) < len(rows):
+            # One of another type than those before it.
+            value = rows[row] if values else _value_of(rows[row], first + row, column, bare=bare)
+            found[first + row] = _length_of(value, first + row, column)
+            row, kind = row + 1, type(value)
         first += len(rows)
     if first < count:
         raise ValueError(f"column {column!r} has the length {count}, but gives {first} rows")
     return found
-
-
-def _measured(rows: list[Any], column: str | None, out: IntArray, *, bare: bool) -> bool:
-    """Write the lengths of rows of numbers, as a collator sees them, or of texts; False where they are others."""
-    collected = None if column is None else _core.collect(rows, (column,), interop())
-    if collected is None and not bare:
-        return False
-    columns = _core.Columns() if collected is None else collected[1]
-    if collected is None:
-        columns.add_values(rows, interop())
-    if not columns.describe(0)[0] & ~ROWS:
-        columns.lengths(0, address_of(out))
-        return True
-    values = rows if collected is None else [row[column] for row in rows]
-    if any(type(value) is not list or not value or type(value[0]) is not str for value in values):
-        return False
-    out[: len(values)] = [*map(len, values)]
-    return True
 
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
@@ -385,7 +370,9 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
 
 def _chunks(items: Any) -> Iterable[list[Any]]:
     """Items of an iterable, many at a time; of a list, a copy."""
-    rest = iter(items[:] if type(items) is list else items)
+    if type(items) is list:
+        return [items[:]]
+    rest = iter(items)
     return iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
 
 

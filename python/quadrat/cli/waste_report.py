@@ -1,4 +1,4 @@
-"""`python -m quadrat waste`: how long rows are, what padding costs in each way of batching, and which one to choose."""
+"""`python -m quadrat waste`: how long rows are, what padding costs in each way of batching, and what to do."""
 
 import json
 import sys
@@ -70,7 +70,9 @@ def examine(options: Namespace) -> waste.Report:
     sizes = {"batch_size": size, "max_length": max_length, "max_tokens": max_tokens}
     rounding = {"pad_to_multiple_of": options.pad_to_multiple_of}
     ways = waste.every_way(truncated, **sizes, multiple_of=multiple_of, seed=options.seed)
-    code = waste.code(ways, **sizes, **rounding, longest=int(truncated.max()), stored=bool(stored))
+    code = waste.code(
+        ways, batch_size=size, max_tokens=max_tokens, **rounding, longest=int(truncated.max()), stored=bool(stored)
+    )
     kept = "as many as keep the number of batches (set it with --max-tokens)"
     return waste.Report(
         data=corpus.name,
@@ -131,9 +133,8 @@ def show(report: waste.Report) -> None:
     for number, sentence in enumerate(report.advice):
         say(out, sentence, style="" if number else "bold")
     shown = dict(report.code)
-    if waste.choose(report.ways) == waste.BUDGET and not report.stored:
-        command = f"quadrat run --max-tokens {report.max_tokens} script.py"
-        shown["Trainer, without a change to the script"] = waste.with_units([command], report.counted_by)
+    if waste.is_worth_removing(report.ways) and not report.stored:
+        shown["Without a change to the script"] = ["quadrat run --remove-padding script.py"]
     for purpose, lines in shown.items():
         say(out)
         say(out, f"{purpose}:")
