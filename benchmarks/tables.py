@@ -283,7 +283,7 @@ def grid(job: str, way: str) -> None:
 
 
 def behind() -> None:
-    """The comparisons of all benchmarks in which quadrat takes longer than another way by a tenth and more."""
+    """The comparisons of all benchmarks in which quadrat takes longer than another way by a tenth or more."""
     text = "{job} of {input}, {rows} \N{MULTIPLICATION SIGN} {longest:,} tokens"
     named = [(text.format(**case), case) for case in load("peers")]
     named += [(case["case"], case) for case in load("batching", "times")]
