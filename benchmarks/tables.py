@@ -291,9 +291,7 @@ def behind() -> None:
         named.append((f"GPU: {case['of']}", {"ways": {case["other"]: case["ways"]["torch"]}}))
     all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
     slower = [one for one in all_of if one[2] < 1]
-    print(
-        f"In {len(slower)} of {len(all_of):,} comparisons, another way takes less time; in these, by a tenth and more:\n"
-    )
+    print(f"In {len(slower)} of {len(all_of):,} comparisons, another way is faster; in these by a tenth or more:\n")
     slower = [(text, way, f"{ratio:.2f}") for text, way, ratio in slower if ratio < 0.9]
     put("case | faster | its time / quadrat's", slower, texts=2)
 
