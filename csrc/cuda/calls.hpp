@@ -47,11 +47,15 @@ struct PadColumn : Output {
 // Columns of a launch: what the parameters of a kernel hold, 4 KB of which all versions of CUDA take.
 inline constexpr int most_columns = 16;
 
-struct PadColumns {
+// `most` columns at most: parameters are copied with each launch, and one column is the usual number.
+template <int most>
+struct SomeColumns {
     std::int64_t rows;
     int count;
-    PadColumn columns[most_columns];
+    PadColumn columns[most];
 };
+
+using PadColumns = SomeColumns<most_columns>;
 
 // padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i], its first `width` tokens
 // if it is longer; zeros fill what no row covers.

@@ -18,7 +18,10 @@
 
 namespace quadrat::cuda {
 
-inline auto kernel_of(const PadColumns&) { return pad_columns; }
+template <int most>
+auto kernel_of(const SomeColumns<most>&) {
+    return pad_columns<most>;
+}
 inline auto kernel_of(const FlattenColumns&) { return flatten_columns; }
 inline auto kernel_of(const Unpad&) { return unpad; }
 inline auto kernel_of(const CausalLabels&) { return causal_labels; }
@@ -47,6 +50,11 @@ inline constexpr bool has_plan<Call, std::void_t<decltype(plan(std::declval<Call
 
 template <typename Queue, typename Call>
 typename Queue::Error launch_on(const Queue& queue, const Call& call) {
+    if constexpr (std::is_same_v<Call, PadColumns>) {
+        if (call.count == 1) {
+            return launch_on(queue, SomeColumns<1>{call.rows, 1, {call.columns[0]}});
+        }
+    }
     if (idle(call)) {
         return Queue::success;  // a grid without blocks is an error
     }

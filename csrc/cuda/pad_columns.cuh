@@ -31,7 +31,8 @@ __device__ inline void pad_column(const PadColumn& column, std::int64_t block) {
                region_of, [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
 }
 
-__global__ void QUADRAT_PIECE_BOUNDS pad_columns(const QUADRAT_GRID_CONSTANT PadColumns call) {
+template <int most>
+__global__ void QUADRAT_PIECE_BOUNDS pad_columns(const QUADRAT_GRID_CONSTANT SomeColumns<most> call) {
     for_column(call, [&](const PadColumn& column, std::int64_t block) { pad_column(column, block); });
 }
 

@@ -88,7 +88,8 @@ inline std::int64_t plan(Unpad& call, int most_log) {
     return call.pieces.blocks + unpad_cleaning_blocks;
 }
 
-inline std::int64_t plan(PadColumns& call, int most_log) {
+template <int most>
+std::int64_t plan(SomeColumns<most>& call, int most_log) {
     std::int64_t blocks = 0;
     for (int i = 0; i < call.count; ++i) {
         PadColumn& column = call.columns[i];

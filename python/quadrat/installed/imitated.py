@@ -54,7 +54,7 @@ class Imitation:
 
 
 def imitation_of(subject: Any) -> Imitation:
-    """What a collator, or what stands for a function, imitates; batches without padding are quadrat's own."""
+    """The imitation of a collator or of a function; that of batches without padding has no reference."""
     row: Imitation = subject._imitates
     return TABLE[PADDING_FREE] if getattr(subject, "padding_free", False) else row
 

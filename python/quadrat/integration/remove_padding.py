@@ -9,9 +9,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from quadrat.integration.prompt_groups import group_prompts
-from quadrat.model.forward import set_forward
-from quadrat.model.hooks import Counts, Hooks, hooks_of
-from quadrat.model.remove_padding import RemovedPadding
+from quadrat.model.hooks import Counts
+from quadrat.model.remove_padding import RemovedPadding, hook_models
 
 
 def remove_padding(model: Any) -> RemovedPadding:
@@ -55,22 +54,10 @@ def remove_padding(model: Any) -> RemovedPadding:
         raise TypeError(f"there is no model of transformers in a {type(model).__name__}: pass the model")
     of_prompts = Counts()
     groups = group_prompts(model, of_prompts)
-    counts: dict[int, Counts] = {}
-    for outer in models:
-        of_model = Counts()
-        for module in outer.modules():
-            if not isinstance(module, PreTrainedModel):
-                continue
-            hooks = hooks_of(module)
-            if hooks is None:
-                hooks = Hooks(of_model)
-                module.register_forward_pre_hook(hooks.before, with_kwargs=True)
-                module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
-                set_forward(module)
-            counts[id(hooks.counts)] = hooks.counts
+    counts = hook_models(models)
     if groups is None:
-        return RemovedPadding(models, [*counts.values(), of_prompts])
-    return RemovedPadding(models, [*counts.values(), groups.counts], [groups.undo])
+        return RemovedPadding(models, [*counts, of_prompts])
+    return RemovedPadding(models, [*counts, groups.counts], [groups.undo])
 
 
 def _models_of(holder: Any) -> Iterator[nn.Module]:

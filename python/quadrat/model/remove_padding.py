@@ -1,13 +1,15 @@
-"""`RemovedPadding`: what models computed without padding, and its end."""
+"""Hooks that let models compute no padding; `RemovedPadding` counts what they did, and takes them away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from quadrat.model.attention import restore_names
-from quadrat.model.forward import restore_forward
-from quadrat.model.hooks import Counts, Hooks
+from quadrat.model.forward import restore_forward, set_forward
+from quadrat.model.hooks import Counts, Hooks, hooks_of
 from quadrat.model.tokenwise import TokenHooks
 
 
@@ -87,3 +89,21 @@ class RemovedPadding:
 
 def _owner(hook: Any) -> Any:
     return getattr(hook, "__self__", None)
+
+
+def hook_models(models: Iterable[Any]) -> list[Counts]:
+    """Let modules, and the models of transformers within them, compute no padding; returns what their hooks count."""
+    counts: dict[int, Counts] = {}
+    for model in models:
+        of_model = Counts()
+        for module in model.modules():
+            if not isinstance(module, PreTrainedModel):
+                continue
+            hooks = hooks_of(module)
+            if hooks is None:
+                hooks = Hooks(of_model)
+                module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+                module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
+                set_forward(module)
+            counts[id(hooks.counts)] = hooks.counts
+    return list(counts.values())

@@ -1,4 +1,4 @@
-"""What the hooks of models know of the calls that run in a thread."""
+"""The state that the hooks of models keep for each thread."""
 
 import threading
 from typing import Any

@@ -151,8 +151,12 @@ class Spec(NamedTuple):
                 values = {**values, "labels": self.labelling.make(collator, names)}
         except FallBack as reason:
             return (), {}, None, reason.args
-        if not _PLAIN.issuperset(map(type, values.values())):
-            values = {name: _plain(value) for name, value in values.items()}
+        numbers_of_others = {
+            name: fill_value(value, None)
+            for name, value in values.items()
+            if type(value) not in (int, float) and isinstance(value, (numbers.Real, np.bool_))
+        }
+        values = {**values, **numbers_of_others}
         if (step := _unfit(steps, values)) is not None:
             failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
             return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
@@ -187,15 +191,6 @@ class Spec(NamedTuple):
         if type(batch) is tuple:
             raise FallBack(*batch)
         return batch
-
-
-_PLAIN = frozenset((int, float, type(None), _core.CausalLabels))  # values of other types may be another library's
-
-
-def _plain(value: Any) -> Any:
-    if type(value) in (int, float) or not isinstance(value, (numbers.Real, np.bool_)):
-        return value
-    return fill_value(value, None)
 
 
 def _unfit(steps: tuple[Step, ...], values: Mapping[str, Any]) -> Step | None:

@@ -86,7 +86,7 @@ def _certain(texts: Iterator[str]) -> Iterator[Finding]:
 
 
 def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
-    """What is wrong with the rows of a column. tokens: those that it goes with."""
+    """The problems in the rows of a column. tokens: the column of tokens whose lengths it has."""
     if column.role is Role.TARGETS and all(value is None for value in column.values):
         return  # as if the column was absent
     shapes, like = list(map(shape_of, column.values)), column if tokens is None else tokens
@@ -204,7 +204,7 @@ _ROLES: dict[str, Callable[[Any, Mapping[str, Any]], Roles]] = {
 
 
 def _if_uneven(collator: Any, form: str, name: str, role: Role, rows: Rows) -> str | None:
-    """What to do about a column whose rows differ in shape; None where they may."""
+    """The remedy for a column whose rows differ in shape; None where they may differ."""
     if role is Role.CHOICE:
         return "give the number of the right choice"
     if role in (Role.TOKENS, Role.TARGETS) and form in _PADS:

@@ -15,7 +15,7 @@ Shape = tuple[int | None, ...]
 
 
 class Advice(NamedTuple):
-    """What to do about values that do not play a role."""
+    """The remedies for values that a role does not allow."""
 
     role: str
     number: str = ""  # about a single number; "" where one is right
@@ -119,7 +119,7 @@ def shape_of(value: Any) -> Shape:
 
 
 def wrong_value(column: Column, where: str, value: Any, inside: bool = False) -> Iterator[Finding]:
-    """What is wrong with a value, or with those inside it. inside: it is in a row."""
+    """The problems of a value and of the values in it. inside: whether it is in a row."""
     problem = _problem(column, value, inside)
     if problem is not None:
         yield problem[0], f"{where} {problem[1]}"
