@@ -6,6 +6,7 @@
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from quadrat import _core
@@ -23,6 +24,7 @@ with needs("quadrat.unpad(mask=...)"):
     import torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Moves = Callable[[Any, Any], Any]
 
 
 class MaskLayout(NamedTuple):
@@ -71,28 +73,18 @@ def _layout_on_gpu(mask: Any) -> MaskLayout | None:
     if not mask.numel():
         indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
         return MaskLayout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
-    state, indices, cu_seqlens, lengths = launched_layout(mask)
-    total, longest, unusual = state[:3].tolist()
+    segments = rows * -(-width // _core.MASK_SEGMENT)
+    sizes = (4 + segments, torch.int64), (rows * width, torch.int64), (rows + 1, torch.int32), (rows, torch.int32)
+    tensors = [mask.new_empty(size, dtype=dtype) for size, dtype in sizes]
+    shape = address_of(mask), mask.element_size(), rows, width
+    gpu.launch("mask_layout", mask.device, *shape, *map(address_of, tensors))
+    state, indices, cu_seqlens, lengths = tensors
+    total, longest, unusual = state[:3].tolist()  # how many indices count; whether torch must make the layout
     if unusual:
         return None
     indices = indices[:total]
     indices = indices.clone() if 2 * total < rows * width else indices  # not to keep room for the rest
     return MaskLayout(indices, cu_seqlens, lengths, longest)
-
-
-def launched_layout(mask: Any) -> list[Any]:
-    """State, indices, cu_seqlens and lengths of a mask with elements on a GPU, which nothing has waited for.
-
-    The state begins with how many indices count, the longest length, and whether torch must make the layout instead.
-    """
-    rows, width = mask.shape
-    segments = rows * -(-width // _core.MASK_SEGMENT)
-    sizes = (4 + segments, torch.int64), (rows * width, torch.int64), (rows + 1, torch.int32), (rows, torch.int32)
-    tensors = [mask.new_empty(size, dtype=dtype) for size, dtype in sizes]
-    gpu.launch(
-        "mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *map(address_of, tensors)
-    )
-    return tensors
 
 
 def _room(like: Any, *shape: int) -> Any:
@@ -139,49 +131,24 @@ def _outside(indices: Any, place: int, size: int) -> IndexError:
     return IndexError(f"indices must be from 0 to below {size}, but indices[{place}] is {int(indices[place])}")
 
 
-class _Moved(torch.autograd.Function):
-    """`take_here`, or with a shape `put_here`: each is the derivative of the other."""
+class _Linear(torch.autograd.Function):
+    """A linear function of values and of numbers that say where they go, and the one that takes gradients back."""
 
     @staticmethod
-    def forward(ctx: Any, values: Any, indices: Any, lead: int, shape: tuple[int, ...] | None) -> Any:
-        ctx.save_for_backward(indices)
-        ctx.lead, ctx.shape = lead, tuple(values.shape[:lead]) if shape is None else None
-        return take_here(values, indices, lead) if shape is None else put_here(values, indices, shape)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        (indices,) = ctx.saved_tensors
-        back = take(gradient, indices, ctx.lead) if ctx.shape is None else put(gradient, indices, ctx.shape)
-        return back, None, None, None
-
-
-class _Padded(torch.autograd.Function):
-    """`padded`, whose derivative is `unpadded`."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Any, offsets: Any, width: int, fill: Any, left: bool) -> Any:  # noqa: PLR0917
-        ctx.save_for_backward(offsets)
-        ctx.total, ctx.left = values.shape[0], left
-        rows = Ragged(dense(values, "values"), offsets)
-        return pad_here(rows, "left" if left else "right", (width, None), fill)
+    def forward(ctx: Any, values: Any, places: Any, function: Moves, back: Moves) -> Any:
+        ctx.save_for_backward(places)
+        ctx.back = back
+        return function(values, places)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        return unpadded(gradient, ctx.saved_tensors[0], ctx.total, ctx.left), None, None, None, None
+        return ctx.back(gradient, *ctx.saved_tensors), None, None, None
 
 
-class _Unpadded(torch.autograd.Function):
-    """`unpadded`, whose derivative is `padded`."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Any, offsets: Any, total: int, left: bool) -> Any:
-        ctx.save_for_backward(offsets)
-        ctx.width, ctx.left = values.shape[1], left
-        return unpad_here(dense(values, "padded"), offsets, total, left)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return padded(gradient, ctx.saved_tensors[0], ctx.width, 0, ctx.left), None, None, None
+def _linear(values: Any, places: Any, function: Moves, back: Moves) -> Any:
+    if values.requires_grad and torch.is_grad_enabled():
+        return _Linear.apply(values, places, function, back)  # type: ignore[no-untyped-call]
+    return function(values, places)
 
 
 def _between_graphs(function: Function) -> Function:
@@ -192,13 +159,18 @@ def _between_graphs(function: Function) -> Function:
 @_between_graphs
 def padded(values: Any, offsets: Any, width: int, fill: Any, left: bool) -> Any:
     """`pad_here` with its gradient, of values `[total, ...]`."""
-    return _Padded.apply(values, offsets, width, fill, left)  # type: ignore[no-untyped-call]
+
+    def pad(values: Any, offsets: Any) -> Any:
+        return pad_here(Ragged(values, offsets), "left" if left else "right", (width, None), fill)
+
+    return _linear(values, offsets, pad, partial(unpadded, total=len(values), left=left))
 
 
 @_between_graphs
 def unpadded(values: Any, offsets: Any, total: int, left: bool) -> Any:
     """`unpad_here` with its gradient, of values `[rows, width, ...]`."""
-    return _Unpadded.apply(values, offsets, total, left)  # type: ignore[no-untyped-call]
+    back = partial(padded, width=values.shape[1], fill=0, left=left)
+    return _linear(values, offsets, partial(unpad_here, total=total, left=left), back)
 
 
 @_between_graphs
@@ -211,14 +183,10 @@ def layout_of(mask: Any) -> MaskLayout:
 @_between_graphs
 def take(values: Any, indices: Any, lead: int = 1) -> Any:
     """As `take_here`, with its gradient: where a number comes twice, one of its gradients."""
-    if values.requires_grad and torch.is_grad_enabled():
-        return _Moved.apply(values, indices, lead, None)  # type: ignore[no-untyped-call]
-    return take_here(values, indices, lead)
+    return _linear(values, indices, partial(take_here, lead=lead), partial(put, shape=tuple(values.shape[:lead])))
 
 
 @_between_graphs
 def put(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     """As `put_here`, with its gradient."""
-    if values.requires_grad and torch.is_grad_enabled():
-        return _Moved.apply(values, indices, len(shape), shape)  # type: ignore[no-untyped-call]
-    return put_here(values, indices, shape)
+    return _linear(values, indices, partial(put_here, shape=shape), partial(take, lead=len(shape)))
