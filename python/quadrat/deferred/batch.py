@@ -10,14 +10,14 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, make, view
-from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_on_cpu
+from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_of_places
 from quadrat.ragged.display import table
 from quadrat.support import gpu
 from quadrat.support.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.support.extras import needs
 from quadrat.support.kinds import INT64, KINDS, torch_dtype, torch_kinds, torch_module
 from quadrat.support.memory import address_of, interop
-from quadrat.support.tensors import is_stored, is_tensor
+from quadrat.support.tensors import is_stored, is_tensor, moved
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +73,7 @@ class DeferredBatch(Mapping[str, Any]):
 
     def _fill(self, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> None:
         self._buffer, self._plan, self._held = buffer, plan, held
-        self._made: dict[str, Any] = {}
+        self._columns: dict[str, Any] = {}
 
     @classmethod
     def _of(cls, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> DeferredBatch:
@@ -98,10 +98,12 @@ class DeferredBatch(Mapping[str, Any]):
         """
         device = torch_module().device(device)
         if device.type == "cuda" and gpu.available():
-            made = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
-            return self._wrapped(made | _moved(self._held, device, non_blocking))  # type: ignore[no-any-return]
-        made = self._on_host() | self._held
-        return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))  # type: ignore[no-any-return]
+            outputs, others = make(self._plan, self._buffer.to(device, non_blocking=non_blocking)), self._held
+        else:
+            outputs, others = {}, self._on_host() | self._held
+        if device.type != "cpu":
+            others = {name: moved(value, device, non_blocking) for name, value in others.items()}
+        return self._wrapped(outputs | others)  # type: ignore[no-any-return]
 
     def pin_memory(self, device: Any = None) -> DeferredBatch:
         """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""
@@ -120,17 +122,17 @@ class DeferredBatch(Mapping[str, Any]):
     @property
     def nbytes(self) -> int:
         """The bytes that are sent to a device."""
-        return sum(int(one.nbytes) for one in (self._buffer, *self._held.values()) if is_tensor(one))
+        return sum(int(value.nbytes) for value in (self._buffer, *self._held.values()) if is_tensor(value))
 
     def __getitem__(self, name: str) -> Any:
         """One column on the CPU, made when first asked for."""
         if name in self._held:
             return self._held[name]
-        if name not in self._made:
+        if name not in self._columns:
             if name not in self._names:
                 raise KeyError(name)
-            self._made = self._on_host(name) | self._made
-        return self._made[name]
+            self._columns = self._on_host(name) | self._columns
+        return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -168,22 +170,22 @@ class DeferredBatch(Mapping[str, Any]):
     def _names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(step[0] for step in self._plan.steps))  # a later step overwrites an earlier one
 
-    def _wrapped(self, made: dict[str, Any]) -> Any:
-        return {name: made[name] for name in self._names}
+    def _wrapped(self, outputs: dict[str, Any]) -> Any:
+        return {name: outputs[name] for name in self._names}
 
     def _on_host(self, name: str | None = None) -> dict[str, Any]:
         """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
         plan = self._plan if name is None else _part(self._plan, name)
-        made: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         steps, fills, columns = [], {}, _core.Columns()
         known: dict[tuple[int, int, int], int] = {}  # the columns, by their parts
         ids: dict[int, tuple[str, Parts, int]] = {}  # by column of the decision; with that of `columns`
         masked: tuple[str, int] | None = None
         for (output, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
             if place.offsets < 0 and place.values >= 0:
-                made[output] = view(self._buffer, place, kind).clone()
+                outputs[output] = view(self._buffer, place, kind).clone()
             elif action in (HOLD, LONGEST):
-                made[output] = None if action == HOLD else place.total
+                outputs[output] = None if action == HOLD else place.total
             elif action == LABELS and plan.masking is not None:
                 masked = output, source
             elif action == LABELS:
@@ -198,12 +200,12 @@ class DeferredBatch(Mapping[str, Any]):
                 steps.append((output, known[parts], action, kind))
                 fills[output] = place.fill
         if steps:
-            made |= columns.run(tuple(steps), fills, interop(), True, plan.options)
+            outputs |= columns.run(tuple(steps), fills, interop(), True, plan.options)
         if plan.masking is not None and masked is not None:
             labels, source = masked
             name, place, _ = ids[source]
-            made[labels] = self._mask(plan.masking, place, made[name])
-        return made
+            outputs[labels] = self._mask(plan.masking, place, outputs[name])
+        return outputs
 
     def _add_to(self, columns: _core.Columns, place: Parts, kind: int) -> None:
         base = address_of(self._buffer)
@@ -228,17 +230,17 @@ class DeferredBatch(Mapping[str, Any]):
             columns.pad(0, address_of(words), UINT8, width, left, _core.WORDS.NONE)
             flags = (words == _core.WORDS.NONE).view(np.uint8)
         places = RowBounds(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
-        keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
-        return labels_on_cpu(options, ids, places, special_ids, (keys, flags, None))
+        labeller = _core.PhiloxLabels(PhiloxOptions(*masking.options), special_ids)
+        return labels_of_places(labeller, ids, places, (numbers(masking.keys, rows), flags, None))
 
 
 class _DeferredEncoding(DeferredBatch):
     """One that becomes a `BatchEncoding`: a type, because accelerate makes batches again as `type(batch)(columns)`."""
 
-    def _wrapped(self, made: dict[str, Any]) -> Any:
+    def _wrapped(self, outputs: dict[str, Any]) -> Any:
         from transformers import BatchEncoding
 
-        return BatchEncoding(super()._wrapped(made))
+        return BatchEncoding(super()._wrapped(outputs))
 
 
 def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
@@ -251,16 +253,12 @@ def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
     return plan._replace(steps=tuple(plan.steps[i] for i in kept), layout=tuple(plan.layout[i] for i in kept))
 
 
-def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, Any]:
-    return {name: one.to(device, non_blocking=non_blocking) if is_tensor(one) else one for name, one in made.items()}
-
-
 def _restored(cls: type[DeferredBatch], buffer: Any, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
     if isinstance(buffer, bytes):
         buffer = torch_module().frombuffer(bytearray(buffer), dtype=torch_dtype(UINT8))
-    made = DeferredPlan(*plan)
-    masking = None if made.masking is None else Masking(*made.masking)
-    return cls._of(buffer, made._replace(layout=tuple(Parts(*place) for place in made.layout), masking=masking), held)
+    steps, layout, rows, options, masking = plan
+    places, masking = tuple(Parts(*place) for place in layout), None if masking is None else Masking(*masking)
+    return cls._of(buffer, DeferredPlan(steps, places, rows, options, masking), held)
 
 
 def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:

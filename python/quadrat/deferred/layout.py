@@ -59,21 +59,21 @@ class DeferredPlan(NamedTuple):
 def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
     """The outputs of a plan, made on the device of the buffer, which is aligned to 64 bytes."""
     launches = _Launches(plan, buffer)
-    made: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
         if place.offsets < 0 and place.values >= 0:
-            made[name] = view(buffer, place, kind)
+            outputs[name] = view(buffer, place, kind)
         elif not place.shape:
-            made[name] = place.total if action == LONGEST else None
+            outputs[name] = place.total if action == LONGEST else None
         else:
-            made[name] = buffer.new_empty(place.shape, dtype=torch_dtype(kind))
+            outputs[name] = buffer.new_empty(place.shape, dtype=torch_dtype(kind))
         add = launches.add_flat if action in _SOURCES else launches.add_padded
-        add(source, action, kind, place, made[name])
+        add(source, action, kind, place, outputs[name])
     launches.launch()
     ignored = plan.options[-1] if plan.options else None
-    if ignored is not None and "labels" in made:
-        made["labels"].masked_fill_(made["labels"] == ignored, -100)
-    return made
+    if ignored is not None and "labels" in outputs:
+        outputs["labels"].masked_fill_(outputs["labels"] == ignored, -100)
+    return outputs
 
 
 # What each action is to flatten_columns.
@@ -107,10 +107,10 @@ class _Launches:
         elif place.offsets >= 0 and out.numel() > 0:
             mask = action == MASK
             values = (0, 0) if mask else (self.base + place.values, place.total)
-            one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
+            bits, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
             offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
             item, inner = ITEM_SIZES[kind], math.prod(place.trailing)
-            self._columns.append(PadColumn(*values, offsets, width, left, item, inner, one, fill, address_of(out)))
+            self._columns.append(PadColumn(*values, offsets, width, left, item, inner, bits, fill, address_of(out)))
 
     def launch(self) -> None:
         masking = self.plan.masking
@@ -126,25 +126,25 @@ class _Launches:
 
     def _mask(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """All that is padded, and ids masked while they are padded; in place where it is stored what each token is."""
-        own = next(column for column in self._columns if column.out == address_of(ids))
+        unmasked = next(column for column in self._columns if column.out == address_of(ids))
         pads, words, members = masking.words < 0, 0, (0, 0)
         source, mask = (0, 0, 0), None
         if pads:
             # An attention mask has no values, and is int64 where the bits of its ones are 1.
-            like = own._replace(values=0, values_size=0, one=1, fill=0)
-            mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
+            like = unmasked._replace(values=0, values_size=0, one=1, fill=0)
+            mask = next((column for column in self._columns if column._replace(out=unmasked.out) == like), None)
             members = (self.base + masking.members, masking.members_size) if masking.members_size else members
-            source = own.values, own.values_size, 0 if place.fill is None else int(place.fill)
-            self._columns = [column for column in self._columns if column not in (own, mask)]
+            source = unmasked.values, unmasked.values_size, 0 if place.fill is None else int(place.fill)
+            self._columns = [column for column in self._columns if column not in (unmasked, mask)]
         else:
-            made = ids.new_empty(place.shape, dtype=torch_dtype(UINT8))
-            self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), made)
-            words = address_of(made)
+            padded = ids.new_empty(place.shape, dtype=torch_dtype(UINT8))
+            self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), padded)
+            words = address_of(padded)
         gpu.pad_columns(self._columns, self.plan.rows, self.device)
         gpu.launch(
-            "philox_mask", self.device, masking.options, self.base + masking.keys, own.offsets, self.plan.rows,
-            own.width, own.left, False, words, *members, own.out, address_of(labels), ids.numel(), pads, *source,
-            0 if mask is None else mask.out,
+            "philox_mask", self.device, masking.options, self.base + masking.keys, unmasked.offsets, self.plan.rows,
+            unmasked.width, unmasked.left, False, words, *members, unmasked.out, address_of(labels), ids.numel(), pads,
+            *source, 0 if mask is None else mask.out,
         )  # fmt: skip
 
     def add_flat(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:

@@ -114,8 +114,8 @@ def join(
     collected = _core.collect(as_columns(features), tuple(names), interop())
     if collected is None:
         has_all = [isinstance(row, Mapping) and all(name in row for name in names) for row in features]
-        found = f"row {has_all.index(False)} is not" if False in has_all else "these are not"
-        raise TypeError(f"rows must be mappings, each with the columns {list(names)} of the first one: {found}")
+        which = f"row {has_all.index(False)} is not" if False in has_all else "these are not"
+        raise TypeError(f"rows must be mappings, each with the columns {list(names)} of the first one: {which}")
     columns, values, kinds = collected[1], {}, []
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):
@@ -123,9 +123,9 @@ def join(
             raise TypeError(f"column {name!r} does not hold rows of numbers: {_INSTEAD.get(name, remedy)}")
         kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
-            one, other = (len(_value(features, row, column)) for column in (names[0], name))
+            first, other = (len(_value(features, row, column)) for column in (names[0], name))
             raise ValueError(
-                f"row {row if pieces is None else pieces.rows[row]} has {one} tokens in {names[0]!r} and {other} in "
+                f"row {row if pieces is None else pieces.rows[row]} has {first} tokens in {names[0]!r} and {other} in "
                 f"{name!r}: rows are joined where all columns are equally long"
             )
     columns.lengths(0, address_of(sizes))
@@ -164,8 +164,8 @@ def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pi
             columns.cut(index, address_of(starts), address_of(sizes))
         return columns
     spans = [slice(start, start + size) for start, size in zip(pieces.starts, pieces.sizes, strict=True)]
-    found = [{name: row[name][span] for name in names} for row, span in zip(features, spans, strict=True)]
-    collected = _core.collect(found, tuple(names), interop())
+    parts = [{name: row[name][span] for name in names} for row, span in zip(features, spans, strict=True)]
+    collected = _core.collect(parts, tuple(names), interop())
     assert collected is not None
     return collected[1]
 
@@ -308,21 +308,20 @@ def together(rows: Sequence[Any]) -> tuple[LazyTable, Sequence[int]] | None:
     """One source of rows that nobody has read, or of all rows of sources, and their places in it; else None."""
     if rows and all(type(row) is LazyTable for row in rows):
         return None if (whole := LazyTable.joined(rows)) is None else (whole, range(len(whole)))
-    found = [row.where if type(row) is LazyRow else None for row in rows]
-    if not found or None in found:
+    origins = [row.where if type(row) is LazyRow else None for row in rows]
+    if not origins or None in origins:
         return None
-    sources = list({id(source): source for source, _ in found}.values())  # type: ignore[misc]
+    sources = list({id(source): source for source, _ in origins}.values())  # type: ignore[misc]
     # By the id of a source, the place of its first row among those of all sources.
     firsts = dict(zip(map(id, sources), itertools.accumulate(map(len, sources), initial=0), strict=False))
     joined = LazyTable.joined(sources)
-    return None if joined is None else (joined, [firsts[id(source)] + place for source, place in found])  # type: ignore[misc]
+    return None if joined is None else (joined, [firsts[id(source)] + place for source, place in origins])  # type: ignore[misc]
 
 
 def as_columns(features: Any) -> Any:
     """Features among which are `LazyRow`s: as `Rows` where all are and nobody has read one, else with plain dicts."""
     if type(features) not in (list, tuple) or LazyRow not in map(type, features):
         return features
-    found = together(features)
-    if found is not None:
-        return Rows(found[0].table, found[1])
+    if (unread := together(features)) is not None:
+        return Rows(unread[0].table, unread[1])
     return [row.plain() if type(row) is LazyRow else row for row in features]

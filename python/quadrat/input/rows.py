@@ -51,13 +51,13 @@ class Rows(_core.TableRows):
         """The rows as a list of dicts, the same at each call, which are collated from now on."""
         rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
         if rows is None:
-            made, places = self._shared()
-            if not made and (read := self.__dict__.get("_read")) is not None:
+            dicts, places = self._shared()
+            if not dicts and (read := self.__dict__.get("_read")) is not None:
                 for place, row in enumerate(read()):
-                    made.setdefault(place, row)
+                    dicts.setdefault(place, row)
             # Two threads that read at once both get the dicts of one of them.
-            found = [made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places)]
-            rows = self.__dict__.setdefault("_rows", found)
+            rows = [dicts.get(place) or dicts.setdefault(place, self.row(i)) for i, place in enumerate(places)]
+            rows = self.__dict__.setdefault("_rows", rows)
             self.hand_out()
         return rows
 
@@ -72,10 +72,10 @@ class Rows(_core.TableRows):
         """Row `index`, or several: as `Rows` that lie in columns too, as long as no dict was made."""
         if self.handed_out or not isinstance(index, slice):
             return self.as_list()[index]
-        made, places = self._shared()
+        dicts, places = self._shared()
         chosen = range(len(self))[index]
         part = Rows(self, chosen.start, chosen.step, len(chosen))
-        part.__dict__.update(_family=(made, places[index]), _read=self.__dict__.get("_read"))
+        part.__dict__.update(_family=(dicts, places[index]), _read=self.__dict__.get("_read"))
         return part
 
     def toDict(self) -> Any:  # noqa: N802
@@ -214,12 +214,12 @@ def table_of(columns: Any, name: str = MAIN) -> _core.Table:
 
 
 def _table_of_columns(columns: Mapping[str, Any]) -> _core.Table | None:
-    made = {name: _column(name, value) for name, value in columns.items()}
-    if any(column is None for column in made.values()):
+    by_name = {name: _column(name, value) for name, value in columns.items()}
+    if any(column is None for column in by_name.values()):
         return None
     sources = dict(columns)
     try:
-        return _core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row]))
+        return _core.Table(tuple(by_name), list(by_name.values()), lambda name, row: _as_python(sources[name][row]))
     except ValueError as error:
         raise UnevenColumns(str(error)) from None
 
@@ -311,5 +311,5 @@ def _value_of(table: Any) -> Callable[[str, int], Any] | None:
 
 
 def _as_python(value: Any) -> Any:
-    made = value.as_py() if hasattr(value, "as_py") else value
-    return made.tolist() if isinstance(made, np.ndarray) else made
+    value = value.as_py() if hasattr(value, "as_py") else value
+    return value.tolist() if isinstance(value, np.ndarray) else value

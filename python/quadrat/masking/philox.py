@@ -12,7 +12,7 @@ import numpy as np
 from quadrat.input.rows import plain
 from quadrat.masking.vocabulary import length_of
 from quadrat.ops import _philox as philox
-from quadrat.ops.mask_tokens import Given, mask_places
+from quadrat.ops.mask_tokens import Marks, mask_places
 from quadrat.support.tensors import is_tensor
 from quadrat.support.wrappers import calling_trainer
 
@@ -92,8 +92,8 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
     options = philox.PhiloxOptions(philox.seed_of(seed), collator.epoch, *probabilities, mask_id, size)
     left = tokenizer.padding_side != "right"
     bounds = philox.RowBounds(lengths, len(lengths), inputs.shape[1], left=left, flat=flat)
-    given = Given(special, offset_mapping if collator.whole_word_mask else None, keys)
-    return mask_places(inputs, bounds, options, given)
+    marks = Marks(special, offset_mapping if collator.whole_word_mask else None, keys)
+    return mask_places(inputs, bounds, options, marks)
 
 
 _SET_NO_EPOCH = frozenset(("transformers", "trl", "quadrat"))  # whose Trainers and callbacks call no `set_epoch`

@@ -58,11 +58,13 @@ def bits_of_padding(value: Any, like: Tensor) -> int:
     return int(bits[0])
 
 
-def column_of(values: Tensor | None, offsets: Tensor, width: int, *, left: bool, fill: int, out: Tensor) -> PadColumn:
-    """A column for a launch: `values`, `[total, ...]`, to `out`, `[rows, width, ...]`; without, an attention mask."""
-    item, inner = out.element_size(), math.prod(out.shape[2:])
-    source, one = ((0, 0), bits_of_padding(True, out)) if values is None else (_source_of(values, offsets), 0)
-    return PadColumn(*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out))
+def _filled(out: Tensor, values: Tensor | None, offsets: Tensor, *, left: bool, fill: int = 0) -> Tensor:
+    """`out`, `[rows, width, ...]`, filled with `values`, `[total, ...]`; without values, an attention mask."""
+    offsets, item, inner = offsets.long().contiguous(), out.element_size(), math.prod(out.shape[2:])
+    source, bits = ((0, 0), bits_of_padding(True, out)) if values is None else (_source_of(values, offsets), 0)
+    column = PadColumn(*source, address_of(offsets), out.shape[1], left, item, inner, bits, fill, address_of(out))
+    gpu.pad_columns([column], len(out), out.device)
+    return out
 
 
 def _source_of(values: Tensor, offsets: Tensor) -> tuple[int, int]:
@@ -71,17 +73,13 @@ def _source_of(values: Tensor, offsets: Tensor) -> tuple[int, int]:
 
 
 def pad(values: Tensor, offsets: Tensor, width: int, *, left: bool, padding_value: Any) -> Tensor:
-    values, offsets, fill = dense(values, "values"), offsets.long().contiguous(), bits_of_padding(padding_value, values)
+    values = dense(values, "values")
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
-    gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
-    return out
+    return _filled(out, values, offsets, left=left, fill=bits_of_padding(padding_value, values))
 
 
 def attention_mask(offsets: Tensor, width: int, dtype: torch.dtype, *, left: bool) -> Tensor:
-    offsets = offsets.long().contiguous()
-    out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
-    gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
-    return out
+    return _filled(offsets.new_empty((len(offsets) - 1, width), dtype=dtype), None, offsets, left=left)
 
 
 def unpad(padded: Tensor, offsets: Tensor, total: int, *, left: bool) -> Tensor:

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops import _device
-from quadrat.ragged import source_of
+from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import tensors
 from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, require_own_dtype, room_like
 from quadrat.support.columns import explain
-from quadrat.support.kinds import KINDS, WIDEST, Framework, framework_of, kind_of
+from quadrat.support.kinds import KINDS, WIDEST, Framework
 from quadrat.support.memory import address_of, empty
 
 Side = Literal["right", "left"]
@@ -28,9 +28,7 @@ def pad_here(
     """`pad` without a gradient. sizes: `max_length` and `pad_to_multiple_of`."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, *output)
-        known = sizes[0] is None or ragged._facts is not None
-        width = padded_length(ragged.facts.longest if known else (0, 0), *sizes)
-        left = is_left(padding_side)
+        width, left = width_on_gpu(ragged, *sizes), is_left(padding_side)
         return _device.pad(ragged.values, ragged.offsets, width, left=left, padding_value=padding_value)
     source = source_of(rows)
     framework, kind, fill = output_of(source, output, padding_value)
@@ -40,17 +38,14 @@ def pad_here(
         if failure[1] < 0:
             raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
         raise_failure(failure)
-    return out if source.own is None else out.view(source.own.dtype)
+    return out if source.carried is None else out.view(source.carried.dtype)
 
 
 def output_of(source: RowSource, output: Output, padding_value: Any) -> tuple[Framework, int, Any]:
     """The library and the kind of the output, and what fills its gaps. Raises TypeError, OverflowError, ValueError."""
-    dtype, return_tensors = output
-    if source.own is not None:
-        require_own_dtype(source.own, dtype, return_tensors)
-        return source.framework, source.kind, carried(padding_value, source.own)
-    kind = source.kind if dtype is None else kind_of(dtype)
-    return framework_of(return_tensors, source.framework, kind), kind, fill_value(padding_value, kind)
+    framework, kind = source.output(*output)
+    as_integers = source.carried is not None
+    return framework, kind, carried(padding_value, source.carried) if as_integers else fill_value(padding_value, kind)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
@@ -72,6 +67,12 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> An
     if (failure := _core.unpad(*place)) is not None:
         raise ValueError(explain(failure))
     return values
+
+
+def width_on_gpu(rows: Ragged, max_length: int | None, pad_to_multiple_of: int | None) -> int:
+    """The padded length; nothing waits for the longest row where `max_length` is given."""
+    known = max_length is None or rows._facts is not None
+    return padded_length(rows.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
 
 
 def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multiple_of: int | None) -> int:

@@ -10,8 +10,8 @@ from quadrat import _core
 from quadrat.ops._padding import as_int
 from quadrat.support.arrays import as_numpy
 from quadrat.support.columns import explain
-from quadrat.support.kinds import INT64
-from quadrat.support.memory import address_of, empty
+from quadrat.support.kinds import INT64, Framework
+from quadrat.support.memory import address_of, empty, empty_batch
 from quadrat.support.tensors import is_tensor
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -74,23 +74,23 @@ def keys_of(values: Any, rows: int) -> Numbers:
     return np.ascontiguousarray(wide.astype(np.uint64))
 
 
-def labels_on_cpu(
-    options: PhiloxOptions, ids: Any, places: RowBounds, special_ids: list[int], known: tuple[Any, Any, Any]
+def labels_of_places(
+    labeller: _core.MaskingLabels, ids: Any, places: RowBounds, known: tuple[Any, Any, Any], *, of_batch: bool = False
 ) -> Any:
-    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError.
+    """Mask `ids`, contiguous int64 on the CPU, in place; returns the labels, `of_batch` as its outputs.
 
-    special_ids: never masked, unless there are flags. known: keys, `[rows]` uint64; flags, a byte a token, not 0 for
-    special ones; and pairs, offsets, int64. Each of them may be None.
+    known: keys, `[rows]` uint64; flags, a byte a token, not 0 for special ones; and pairs, offsets, int64. Each of them
+    may be None. Raises ValueError.
     """
-    labeller, shape = _core.PhiloxLabels(options, special_ids), tuple(ids.shape)
-    labels, address = empty("pt" if is_tensor(ids) else "np", shape, INT64)
+    shape = tuple(ids.shape)
+    framework: Framework = "pt" if is_tensor(ids) else "np"
+    labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
     count = places.width if places.flat else places.rows * places.width
     if math.prod(shape) != count or (lengths is not None and lengths.shape != (places.rows,)):
         raise ValueError(f"input_ids of shape {shape} do not match {places.rows} rows and lengths in {count} places")
-    addresses = [0 if one is None else address_of(one) for one in (lengths, *known)]
-    layout = places.rows, places.width, places.left, places.flat
-    if (failure := labeller.write(address_of(ids), address, *layout, *addresses)) is not None:
+    addresses = [0 if array is None else address_of(array) for array in (lengths, *known)]
+    if (failure := labeller.write(address_of(ids), address, *places[1:], *addresses)) is not None:
         raise ValueError(f"{explain(failure)}; the batch has {places.width} places for a row")
     return labels
 

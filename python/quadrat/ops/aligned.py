@@ -17,7 +17,7 @@ from quadrat.support import columns as col
 from quadrat.support.arrays import require_array
 from quadrat.support.kinds import BOOL, INT32, INT64, KINDS, Framework, torch_module
 from quadrat.support.memory import address_of, interop
-from quadrat.support.tensors import is_tensor, on_gpu, recording
+from quadrat.support.tensors import is_tensor, moved, on_gpu, recording
 
 
 class Aligned(NamedTuple):
@@ -93,9 +93,8 @@ def align(
         raise ValueError(f"there are {len(columns)} columns and {len(fills)} padding values")
     for number, column in enumerate(columns):
         require_array(column, f"column {number}")
-    start = as_int(position_ids_start, "position_ids_start")
     how = Flattening(
-        position_ids_start=start,
+        position_ids_start=as_int(position_ids_start, "position_ids_start"),
         align_to=pad_to_multiple_of,
         total_length=total_length,
         continue_positions=bool(continue_positions),
@@ -108,10 +107,10 @@ def align(
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
     layout = layout_of_rows(how, lengths, int(bounds[-1] - bounds[0]))
-    made = run_flat(column_of(lengths), ALIGNED, framework, layout)
-    starts = made["cu_seqlens_padded"]
-    values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
-    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
+    outputs = run_flat(column_of(lengths), ALIGNED, framework, layout)
+    starts = outputs["cu_seqlens_padded"]
+    values = tuple(_align(column, bounds, starts, layout, fill) for column, fill in zip(columns, fills, strict=True))
+    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **outputs)
 
 
 # The outputs that tell rows apart, and the further ones of rows that are padded one by one.
@@ -141,10 +140,10 @@ def run_flat(
     """The outputs, `[total]` each, of steps for joined rows. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
         torch_module()  # before interop looks at what is loaded
-    made = columns.run(tuple(steps), fills or {}, interop(), framework == "pt", layout)
-    if isinstance(made, dict):
-        return made
-    step, code, row, position = made
+    outputs = columns.run(tuple(steps), fills or {}, interop(), framework == "pt", layout)
+    if isinstance(outputs, dict):
+        return outputs
+    step, code, row, position = outputs
     name, _, _, kind = steps[step]
     if code == col.OUT_OF_RANGE and name == "position_ids":
         raise OverflowError(f"position_ids_start={layout.start} leads to positions beyond int64")
@@ -158,15 +157,15 @@ def join(
 ) -> dict[str, Any]:
     """The `values` of the rows, `[total, ...]`, and the outputs of `steps`. Raises as `run_flat`, and `output_of`."""
     framework, kind, fill = output_of(source, output, fill)
-    made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), framework, layout, {"values": fill})
-    if source.own is not None:
-        made["values"] = made["values"].view(source.own.dtype)
-    return made
+    outputs = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), framework, layout, {"values": fill})
+    if source.carried is not None:
+        outputs["values"] = outputs["values"].view(source.carried.dtype)
+    return outputs
 
 
 def _align(column: Any, bounds: NDArray[np.int64], starts: Any, layout: col.BatchLayout, fill: Any) -> Any:
     if is_tensor(column) and column.requires_grad:  # torch's own operations, which gradients go through
-        bounds, starts = (tensor_or_array(np.asarray(one, np.int64), column) for one in (bounds, starts))
+        bounds, starts = (tensor_or_array(np.asarray(places, np.int64), column) for places in (bounds, starts))
         return _gathered(column, *_sources(bounds, starts, layout.total), fill)
     source = source_of(Ragged.known(column, tensor_or_array(bounds, column), None))
     return join(source, (), layout, fill)["values"]
@@ -181,11 +180,11 @@ def align_on_device(
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, "pt", layout_of_rows(how, lengths, int(lengths.sum()), multiple))
-    made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
-    sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
+    outputs = run_flat(column_of(lengths), ALIGNED, "pt", layout_of_rows(how, lengths, int(lengths.sum()), multiple))
+    outputs = {name: moved(output, bounds.device) for name, output in outputs.items()}
+    sources = _sources(bounds, outputs["cu_seqlens_padded"].long(), len(outputs["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))
-    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
+    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **outputs)
 
 
 def _sources(bounds: Any, starts: Any, total: int) -> tuple[Any, Any]:

@@ -165,8 +165,8 @@ def leaves_like(model: Any, batch: Any) -> list[Any] | None:
         if not all(key in batch for key in model):
             return None
         model, parts = model.values(), [batch[key] for key in model]
-    found = list(map(leaves_like, model, parts))
-    return None if any(leaves is None for leaves in found) else [leaf for leaves in found for leaf in leaves or []]
+    by_part = list(map(leaves_like, model, parts))
+    return None if None in by_part else [leaf for leaves in by_part for leaf in leaves or []]
 
 
 def _types_of(batch: Any) -> set[type]:
@@ -180,22 +180,22 @@ def likeness(batch: Any, arrays: list[Any]) -> Any:
 
     arrays: gets the arrays, in order.
     """
-    own = type(batch)
+    cls = type(batch)
     arrays.append(batch)
-    if own is np.ndarray:
+    if cls is np.ndarray:
         # The results of NumPy lie as the first array does: others than rows after rows are left to it.
         plain = not batch.dtype.hasobject and batch.dtype.isnative and batch.flags.c_contiguous
-        return (own, batch.shape[1:], batch.dtype) if plain and batch.shape else None
+        return (cls, batch.shape[1:], batch.dtype) if plain and batch.shape else None
     torch = sys.modules.get("torch")
-    if torch is not None and own is torch.Tensor:
+    if torch is not None and cls is torch.Tensor:
         plain = batch.layout is torch.strided and not (batch.requires_grad or batch.is_nested or batch.is_quantized)
-        return (own, batch.shape[1:], batch.dtype, batch.device) if plain and batch.shape else None
+        return (cls, batch.shape[1:], batch.dtype, batch.device) if plain and batch.shape else None
     if not isinstance(batch, (list, tuple, Mapping)):
         return None
     arrays.pop()
     keys, parts = (tuple(batch), batch.values()) if isinstance(batch, Mapping) else (None, batch)
     alike = tuple([likeness(part, arrays) for part in parts])
-    return None if None in alike else (own, keys, alike)
+    return None if None in alike else (cls, keys, alike)
 
 
 def joins(first: Any, other: Any, padding: Any) -> bool:
@@ -207,8 +207,8 @@ def joins(first: Any, other: Any, padding: Any) -> bool:
     if type(first[2]) is tuple:
         same = first[1] == other[1] and len(first[2]) == len(other[2])
         return same and all(joins(*pair, padding) for pair in zip(first[2], other[2], strict=True))
-    one, two = first[1], other[1]
-    alike = bool(one and two) and one[1:] == two[1:] and first[2:] == other[2:]
+    sizes, others = first[1], other[1]
+    alike = bool(sizes and others) and sizes[1:] == others[1:] and first[2:] == other[2:]
     return alike and not recording() and (_fills if type(padding) is int else _fills.__wrapped__)(first[2], padding)
 
 

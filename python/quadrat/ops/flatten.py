@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 from quadrat.ops import _device
-from quadrat.ops._padding import Output, as_int
+from quadrat.ops._padding import as_int
 from quadrat.ops.aligned import ALIGNED, FLAT, Aligned, align_on_device, join
 from quadrat.ops.flattening import Flattening, Names, boundaries_of, check_flattening, layout_of_rows, total_of
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import require_own_dtype
 from quadrat.support.kinds import WIDEST, Framework
+from quadrat.support.tensors import is_tensor
 
 
 class Flattened(NamedTuple):
@@ -124,26 +125,22 @@ def flatten(
         continue_positions=bool(continue_positions),
     )
     check_flattening(how, multiple)
-    made: Any
+    batch: Any
     if (ragged := _device.rows_on_gpu(rows)) is None:
-        made = _flatten_here(rows, how, multiple, padding_value, (dtype, return_tensors))
+        source, (make, steps) = source_of(rows), (Flattened, FLAT) if aligned is None else (Aligned, ALIGNED)
+        layout = layout_of_rows(how, source.lengths, source.total, multiple)
+        outputs = join(source, steps, layout, padding_value, (dtype, return_tensors))
+        batch = make(max_length=source.longest[1], **outputs)
     else:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        made = _flatten_on_gpu(ragged, how, multiple, padding_value)
-    return made if kwargs_for is None else _renamed(made, how)
-
-
-def _flatten_here(rows: _Rows, how: Flattening, multiple: int | None, padding_value: Any, output: Output) -> Any:
-    source = source_of(rows)
-    make: Any = Flattened if how.align_to is None else Aligned
-    steps, layout = ALIGNED if how.align_to else FLAT, layout_of_rows(how, source.lengths, source.total, multiple)
-    return make(max_length=source.longest[1], **join(source, steps, layout, padding_value, output))
+        batch = _flatten_on_gpu(ragged, how, multiple, padding_value)
+    return batch if kwargs_for is None else _renamed(batch, how)
 
 
 def _flatten_on_gpu(ragged: Ragged, how: Flattening, multiple: int | None, padding_value: Any) -> Any:
     if how.align_to is not None:
-        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value], multiple)
-        return made._replace(values=made.values[0])
+        batch = align_on_device(ragged.offsets, [ragged.values], how, [padding_value], multiple)
+        return batch._replace(values=batch.values[0])
     first, last, (_, longest) = ragged.facts
     total, start = total_of(how, last - first, len(ragged), multiple), how.position_ids_start
     if start + total - 1 >= 2**63:
@@ -154,19 +151,19 @@ def _flatten_on_gpu(ragged: Ragged, how: Flattening, multiple: int | None, paddi
     return Flattened(*flat, longest)
 
 
-def _renamed(made: Any, how: Flattening) -> dict[str, Any]:
+def _renamed(batch: Any, how: Flattening) -> dict[str, Any]:
     """A `Flattened` or an `Aligned` under the names of a consumer."""
-    aligned = isinstance(made, Aligned)
+    aligned = isinstance(batch, Aligned)
     parts = {
-        "places": made.cu_seqlens_padded if aligned else made.cu_seqlens,
-        "tokens": made.cu_seqlens,
-        "longest": made.max_length_padded if aligned else made.max_length,
-        "total": len(made.position_ids),
-        "gaps": made.padding_mask if aligned else None,
+        "places": batch.cu_seqlens_padded if aligned else batch.cu_seqlens,
+        "tokens": batch.cu_seqlens,
+        "longest": batch.max_length_padded if aligned else batch.max_length,
+        "total": len(batch.position_ids),
+        "gaps": batch.padding_mask if aligned else None,
         "thd": "thd",
     }
     if how.kwargs_for == "mask":
-        following = made.seq_idx + 1
-        parts["documents"] = following.long() if hasattr(following, "long") else following.astype("int64")
-    batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
-    return batch | {output: parts[what] for output, what in boundaries_of(how)}
+        following = batch.seq_idx + 1
+        parts["documents"] = following.long() if is_tensor(following) else following.astype("int64")
+    outputs = {"values": batch.values, "position_ids": batch.position_ids, "seq_idx": batch.seq_idx}
+    return outputs | {name: parts[part] for name, part in boundaries_of(how)}

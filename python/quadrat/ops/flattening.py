@@ -70,15 +70,8 @@ class Flattening(NamedTuple):
 
 def flattening_of(holder: Any) -> Flattening:
     """Of what has attributes of these names; flags become bools."""
-    return Flattening(
-        bool(holder.return_position_ids),
-        bool(holder.return_seq_idx),
-        holder.position_ids_start,
-        holder.kwargs_for,
-        holder.align_to,
-        holder.total_length,
-        bool(holder.continue_positions),
-    )
+    options = ((getattr(holder, name), default) for name, default in Flattening._field_defaults.items())
+    return Flattening(*(bool(value) if isinstance(default, bool) else value for value, default in options))
 
 
 def boundaries_of(how: Flattening) -> tuple[tuple[str, str], ...]:
@@ -104,15 +97,15 @@ def check_flattening(how: Flattening, multiple: int | None) -> None:
             raise ValueError(f"{name}={value} must be a multiple of align_to={how.align_to}")
 
 
-def layout_of(how: Flattening, multiple: int | None, **more: Any) -> BatchLayout:
-    """The layout of a batch. more: its other fields."""
+def layout_of(how: Flattening, multiple: int | None, **fields: Any) -> BatchLayout:
+    """The layout of a batch. fields: its other ones."""
     return BatchLayout(
         multiple_of=multiple or 1,
         start=how.position_ids_start if how.return_position_ids else 0,
         align_to=how.align_to or 0,
         total=how.total_length or 0,
         continue_positions=bool(how.continue_positions),
-        **more,
+        **fields,
     )
 
 

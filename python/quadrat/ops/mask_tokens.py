@@ -16,9 +16,8 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths, offsets_like
 from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy, require_plain
-from quadrat.support.generators import Origin, numpy_origin, torch_origin
-from quadrat.support.kinds import INT64, Framework
-from quadrat.support.memory import address_of, empty, empty_batch
+from quadrat.support.generators import numpy_origin, torch_origin
+from quadrat.support.memory import address_of
 from quadrat.support.tensors import is_tensor, on_gpu
 
 
@@ -100,7 +99,7 @@ def mask_tokens(
     vocab_size = philox.number_below(vocab_size, "vocab_size", _core.MOST_TOKENS, first=1)
     mask_token_id = philox.number_below(mask_token_id, "mask_token_id", 2**63, first=-(2**63))
     special_ids = [philox.number_below(token, "each of special_ids", _core.MOST_TOKENS) for token in special_ids]
-    given = Given(special_tokens_mask, offset_mapping, row_keys, special_ids)
+    marks = Marks(special_tokens_mask, offset_mapping, row_keys, special_ids)
     by_counter = rng == "philox"
     if rng not in ("torch", "philox"):
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
@@ -118,20 +117,21 @@ def mask_tokens(
             raise ValueError("offset_mapping and lengths are for padded input_ids, not for a Ragged")
         if by_counter and input_ids.values.ndim != 1:
             raise ValueError(f"the values of a Ragged of ids must be 1-D, not of shape {tuple(input_ids.values.shape)}")
-        given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
+        marks = marks._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
         first, last, offsets, lengths = _bounds_of(input_ids)
         input_ids = input_ids.values[first:last]
         places = philox.RowBounds(lengths, len(lengths), last - first, left=False, flat=True)
     elif by_counter:
-        places = _places(input_ids, lengths, padding_side)
+        require_plain(input_ids, "input_ids")
+        places = _places(np.shape(input_ids), lengths, padding_side)
     if by_counter:
-        made = mask_places(input_ids, places, options, given)
+        masked = mask_places(input_ids, places, options, marks)
     else:
-        made = _mask_by_generator(input_ids, given, generator, options)
-    return made if offsets is None else MaskedTokens(*(Ragged(values, offsets) for values in made))
+        masked = _mask_by_generator(input_ids, marks, generator, options)
+    return masked if offsets is None else MaskedTokens(*(Ragged(values, offsets) for values in masked))
 
 
-class Given(NamedTuple):
+class Marks(NamedTuple):
     """The arguments of `mask_tokens` about tokens and rows, or None."""
 
     special_tokens_mask: Any = None
@@ -140,12 +140,20 @@ class Given(NamedTuple):
     special_ids: Sequence[int] = ()
 
 
-def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: philox.PhiloxOptions) -> MaskedTokens:
-    origin, masked = _origin(generator, "pt" if is_tensor(input_ids) else "np"), _copy(input_ids)
+def _mask_by_generator(input_ids: Any, marks: Marks, generator: Any, options: philox.PhiloxOptions) -> MaskedTokens:
+    if is_tensor(input_ids):
+        origin, wanted, called = torch_origin(generator), sys.modules["torch"].Generator, "a torch.Generator of the CPU"
+    else:
+        origin, wanted, called = numpy_origin(generator), np.random.Generator, "a numpy.random.Generator"
+    if origin is None and generator is not None and not isinstance(generator, wanted):
+        raise TypeError(f"generator must be {called}, not {type(generator).__name__}")
+    if origin is None:
+        raise ValueError("the draws of this generator are not known: it must be on the CPU")
+    masked = _copy(input_ids)
     replacement = origin.replacement(options.mask, options.random, options.mask_id, options.vocab_size)
     probability = origin.rounded(options.mlm_probability)
-    labeller = _core.MaskedLabels(*origin[:2], probability, replacement, list(given.special_ids))
-    return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
+    labeller = _core.MaskedLabels(*origin[:2], probability, replacement, list(marks.special_ids))
+    return MaskedTokens(masked, write_labels(labeller, masked, marks.special_tokens_mask, marks.offset_mapping))
 
 
 def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
@@ -157,9 +165,7 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
-def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.RowBounds:
-    require_plain(input_ids, "input_ids")
-    shape = tuple(np.shape(input_ids))
+def _places(shape: tuple[int, ...], lengths: Any = None, padding_side: Side = "right") -> philox.RowBounds:
     rows = math.prod(shape[:-1])
     if lengths is not None and not on_gpu(lengths):
         lengths = as_lengths(lengths)
@@ -168,24 +174,25 @@ def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.RowBound
     return philox.RowBounds(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
 
 
-def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, marks: Marks) -> MaskedTokens:
     """`mask_tokens` by counter, for rows in these places."""
     if is_tensor(input_ids) and input_ids.is_cuda:
-        return _mask_on_gpu(input_ids, places, options, given)
+        return _mask_on_gpu(input_ids, places, options, marks)
     if places.lengths is not None:
         places = places._replace(lengths=as_lengths(places.lengths))
     masked = _copy(input_ids)
-    special, offsets, keys, special_ids = given
+    special, offsets, keys, special_ids = marks
     keys = None if keys is None else philox.keys_of(keys, places.rows)
     known = keys, *_flags_and_pairs(special, offsets, tuple(masked.shape))
-    return MaskedTokens(masked, philox.labels_on_cpu(options, masked, places, list(special_ids), known))
+    labeller = _core.PhiloxLabels(options, list(special_ids))
+    return MaskedTokens(masked, philox.labels_of_places(labeller, masked, places, known))
 
 
-def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, marks: Marks) -> MaskedTokens:
     """As `mask_places`, without waiting for the GPU; a row longer than the width is cut."""
     import torch
 
-    special, offsets, keys, special_ids = given
+    special, offsets, keys, special_ids = marks
     if offsets is not None:
         raise ValueError("whole words are masked on the CPU only: give no offset_mapping with CUDA tensors")
     masked = _int64_copy(input_ids)
@@ -230,25 +237,8 @@ def write_labels(
     labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any, *, of_batch: bool = False
 ) -> Any:
     """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch` as its outputs. Raises ValueError."""
-    shape = tuple(ids.shape)
-    known = _flags_and_pairs(special_tokens_mask, offset_mapping, shape)
-    framework: Framework = "pt" if is_tensor(ids) else "np"
-    labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
-    width = shape[-1] if shape else 1
-    rows = math.prod(shape) // width if width else 0
-    addresses = (0 if one is None else address_of(one) for one in known)
-    labeller.write(address_of(ids), address, rows, width, False, False, 0, 0, *addresses)
-    return labels
-
-
-def _origin(generator: Any, framework: Framework) -> Origin:
-    if (origin := (numpy_origin if framework == "np" else torch_origin)(generator)) is not None:
-        return origin
-    wanted: Any = np.random.Generator if framework == "np" else sys.modules["torch"].Generator
-    called = "a numpy.random.Generator" if framework == "np" else "a torch.Generator of the CPU"
-    if generator is not None and not isinstance(generator, wanted):
-        raise TypeError(f"generator must be {called}, not {type(generator).__name__}")
-    raise ValueError("the draws of this generator are not known: it must be on the CPU")
+    known = None, *_flags_and_pairs(special_tokens_mask, offset_mapping, tuple(ids.shape))
+    return philox.labels_of_places(labeller, ids, _places(tuple(ids.shape)), known, of_batch=of_batch)
 
 
 def _check(mlm_probability: float, mask: float, random: float) -> None:
@@ -292,7 +282,7 @@ def _flags_and_pairs(special: Any, offsets: Any, shape: tuple[int, ...]) -> tupl
 def _host_array(values: Any, name: str, shape: tuple[int, ...], what: str, kinds: str) -> np.ndarray[Any, Any]:
     if is_tensor(values) and values.device.type != "cpu":
         raise ValueError(f"{name} is on {values.device}; it must be on the CPU")
-    found = as_numpy(values, name)
-    if found.shape != shape or found.dtype.kind not in kinds:
-        raise ValueError(f"{name} must be {what} of shape {shape}, not {found.dtype} of {found.shape}")
-    return found
+    array = as_numpy(values, name)
+    if array.shape != shape or array.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be {what} of shape {shape}, not {array.dtype} of {array.shape}")
+    return array

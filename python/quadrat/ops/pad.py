@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops import _device
-from quadrat.ops._padding import Side, is_left, pad_here, padded_length
+from quadrat.ops._padding import Side, is_left, pad_here, padded_length, width_on_gpu
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
 from quadrat.support.arrays import Array, fill_value, is_array, require_own_dtype
@@ -149,8 +149,7 @@ def attention_mask(
     if ragged is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
-        known = max_length is None or ragged._facts is not None
-        width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
+        width = width_on_gpu(ragged, max_length, pad_to_multiple_of)
         return _device.attention_mask(ragged.offsets, width, torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework, count, columns = framework_of(return_tensors, default, kind), len(offsets) - 1, _core.Columns()

@@ -238,7 +238,7 @@ def check_rows(collator: Any, name: str, features: Any) -> None:
     if option == "pad_values":
         where = f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}"
         try:
-            is_unknown = source_of([value for _, value in given]).own is not None
+            is_unknown = source_of([value for _, value in given]).carried is not None
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {error}") from error
         if is_unknown:

@@ -38,8 +38,8 @@ def _facts_and_rows(rows: Any) -> tuple[str, list[tuple[str, str, str]] | None]:
         if there:
             return ", ".join([*facts, str(rows.values.device)]), None
         return ", ".join(facts), [
-            (_LEFT_OUT,) * 3 if one is None else (str(one), str(len(rows[one])), _numbers(rows[one]))
-            for one in _ends(len(rows))
+            (_LEFT_OUT,) * 3 if row is None else (str(row), str(len(rows[row])), _numbers(rows[row]))
+            for row in _ends(len(rows))
         ]
     except (TypeError, ValueError) as error:  # offsets that were changed, tensors without numbers
         return str(error), None

@@ -28,8 +28,8 @@ def require_offsets(offsets: Any) -> None:
     if not is_array(offsets):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
-        found = f"{offsets.dtype} of shape {tuple(offsets.shape)}"
-        raise ValueError(f"offsets must be integers, one more than there are rows, not {found}")
+        what = f"{offsets.dtype} of shape {tuple(offsets.shape)}"
+        raise ValueError(f"offsets must be integers, one more than there are rows, not {what}")
 
 
 @functools.cache
@@ -48,19 +48,19 @@ def checked_offsets(offsets: Any, total: int) -> tuple[IntArray, Facts]:
     first, last = int(bounds[0]), int(bounds[-1])
     if failure is not None:
         row = failure[1]
-        found = " and ".join(f"offsets[{at}] is {bounds[at]}" for at in range(row, min(row + 2, len(bounds))))
+        wrong = " and ".join(f"offsets[{at}] is {bounds[at]}" for at in range(row, min(row + 2, len(bounds))))
         within = f"from 0 to {total}" if total < _LONGEST else "0 or more"
-        raise ValueError(f"offsets must be {within} and must not decrease, but {found}")
+        raise ValueError(f"offsets must be {within} and must not decrease, but {wrong}")
     return bounds, Facts(first, last, (row, length))
 
 
 def as_lengths(lengths: Any, called: str = "lengths") -> IntArray:
     """A private copy of lengths, int64 on the CPU, of an array, a tensor or a list. Raises TypeError, ValueError."""
-    array, one = np.array(_integers(lengths, called)), called.removesuffix("s")
+    array, noun = np.array(_integers(lengths, called)), called.removesuffix("s")
     if array.size and int(array.min()) < 0:
-        raise ValueError(f"row {int(array.argmin())} has the negative {one} {int(array.min())}")
+        raise ValueError(f"row {int(array.argmin())} has the negative {noun} {int(array.min())}")
     if array.size and (most := int(array.max())) > _LONGEST // array.size:
-        raise ValueError(f"row {int(array.argmax())} has the {one} {most}: such a batch does not fit into memory")
+        raise ValueError(f"row {int(array.argmax())} has the {noun} {most}: such a batch does not fit into memory")
     return array.astype(np.int64, copy=False)
 
 
@@ -76,8 +76,8 @@ def _integers(lengths: Any, called: str) -> NDArray[Any]:
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"{called} must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
+        remedy = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
+        raise TypeError(f"{called} must be integers, one per row, not {array.dtype} of shape {array.shape}{remedy}")
     return array
 
 

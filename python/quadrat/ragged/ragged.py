@@ -127,16 +127,16 @@ class Ragged(Generic[Array]):
     def of_lengths(cls, values: SameArray, lengths: Any) -> Ragged[SameArray]:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers on any device."""
         offsets, facts = offsets_like(values, lengths)
-        made: Any = Ragged(values, offsets)
-        made._facts = facts
-        return made  # type: ignore[no-any-return]
+        rows: Any = Ragged(values, offsets)
+        rows._facts = facts
+        return rows  # type: ignore[no-any-return]
 
     @classmethod
     def known(cls, values: Array, offsets: Array, facts: Facts | None) -> Ragged[Array]:
         """Values and offsets that were made here and need no check."""
-        made = object.__new__(cls)
-        made._values, made._offsets, made._facts = values, offsets, facts
-        return made
+        rows = object.__new__(cls)
+        rows._values, rows._offsets, rows._facts = values, offsets, facts
+        return rows
 
     @property
     def values(self) -> Array:
@@ -363,15 +363,15 @@ class Ragged(Generic[Array]):
         return values.cpu() if on_gpu(values) else values, bounds - first
 
     def _source(self) -> RowSource:
-        own = dense(self._values, "values")
-        carrier = carrier_of(own.dtype)
-        values = own if carrier is None else own.view(carrier)
+        values, carried = dense(self._values, "values"), None
+        if (carrier := carrier_of(values.dtype)) is not None:
+            values, carried = values.view(carrier), values
         offsets, _ = self._checked()
-        columns, place = _core.Columns(), (address_of(values), kind_of(values.dtype), len(values))
-        columns.add_ragged(*place, address_of(offsets), len(offsets) - 1, values.shape[1:])
+        columns, kind = _core.Columns(), kind_of(values.dtype)
+        place = address_of(values), kind, len(values), address_of(offsets), len(offsets) - 1
+        columns.add_ragged(*place, values.shape[1:])
         framework: Framework = "pt" if is_tensor(values) else "np"
-        own = None if carrier is None else own
-        return RowSource(columns, framework, keep=(values, offsets), kind=place[1], own=own)
+        return RowSource(columns, framework, keep=(values, offsets), kind=kind, carried=carried)
 
 
 def source_of(rows: Any) -> RowSource:

@@ -26,7 +26,7 @@ class RowSource:
     """One ragged column with what the functions need to know of it."""
 
     def __init__(
-        self, columns: _core.Columns, framework: Framework, *, keep: Any, kind: int | None = None, own: Any = None
+        self, columns: _core.Columns, framework: Framework, *, keep: Any, kind: int | None = None, carried: Any = None
     ) -> None:
         """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or of a carrier."""
         self.columns = columns  # the rows are column 0
@@ -34,7 +34,7 @@ class RowSource:
         self.lengths: IntArray = np.empty(columns.count(0), np.int64)  # `[rows]`, in tokens
         columns.lengths(0, address_of(self.lengths))
         self.trailing = columns.trailing(0)  # the dimensions of a token
-        self.own = own  # an array of the dtype of the rows, where integers stand in their place, see `carrier_of`
+        self.carried = carried  # an array of the rows' dtype, where integers stand in their place, see `carrier_of`
         self._keep = keep
         _, _, kinds, *_, self.total = columns.describe(0)  # tokens in all rows
         self._kinds = kinds if kind is None else 1 << kind
@@ -65,8 +65,8 @@ class RowSource:
                 f"{_remedy(rows[row])}"
             )
         framework: Framework = "pt" if len(rows) and is_tensor(rows[0]) else "np"
-        own, kind = (None, None) if carriers is None else (rows[0], kind_of(carriers[0].dtype))
-        return cls(columns, framework, keep=(rows, carriers), kind=kind, own=own)
+        carried, kind = (None, None) if carriers is None else (rows[0], kind_of(carriers[0].dtype))
+        return cls(columns, framework, keep=(rows, carriers), kind=kind, carried=carried)
 
     @classmethod
     def _of_arrow(cls, rows: Any) -> RowSource:
@@ -77,10 +77,9 @@ class RowSource:
         table = _core.Table(("rows",), columns, lambda *_: None, [(ARRAY, kind)])
         collected = _core.collect(_core.TableRows(table), None, interop())
         assert collected is not None
-        made = collected[1]
-        if made.describe(0)[0] & ~(ARRAY | DEEP):
+        if collected[1].describe(0)[0] & ~(ARRAY | DEEP):
             raise TypeError("the Arrow rows have nulls, or lists that differ in length where only rows may")
-        return cls(made, "np", keep=table)
+        return cls(collected[1], "np", keep=table)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -101,17 +100,21 @@ class RowSource:
         row = int(self.lengths.argmax()) if len(self) else 0
         return row, int(self.lengths[row]) if len(self) else 0
 
-    def joined(self, dtype: Any, framework: Framework | None) -> tuple[Any, Any, Facts]:
-        """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
-        if self.own is not None:
-            require_own_dtype(self.own, dtype, framework)
-            dtype = None
+    def output(self, dtype: Any, return_tensors: Framework | None) -> tuple[Framework, int]:
+        """The library and the kind of an output. Raises TypeError and ValueError."""
+        if self.carried is not None:
+            require_own_dtype(self.carried, dtype, return_tensors)
+            return self.framework, self.kind
         kind = self.kind if dtype is None else kind_of(dtype)
-        framework = framework_of(framework, self.framework, kind)
+        return framework_of(return_tensors, self.framework, kind), kind
+
+    def joined(self, dtype: Any, return_tensors: Framework | None) -> tuple[Any, Any, Facts]:
+        """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
+        framework, kind = self.output(dtype, return_tensors)
         values, address = empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)
-        values = values if self.own is None else values.view(self.own.dtype)
+        values = values if self.carried is None else values.view(self.carried.dtype)
         return values, tensor_or_array(bounds_of(self.lengths), values), Facts(0, self.total, self.longest)
 
 

@@ -114,10 +114,10 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
     if dtype is not None and dtype != values.dtype:
         place = getattr(values, "device", "the CPU")
         raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
-    own: Framework = "pt" if is_tensor(values) else "np"
-    if kinds.framework_of(return_tensors, own) != own:
-        name = type(values).__name__
-        raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
+    framework: Framework = "pt" if is_tensor(values) else "np"
+    if kinds.framework_of(return_tensors, framework) != framework:
+        what = f"a {type(values).__name__} of {values.dtype}"
+        raise ValueError(f"return_tensors must be {framework!r} for {what}, not {return_tensors!r}")
 
 
 def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
@@ -185,19 +185,17 @@ def fill_value(value: Any, kind: int | None) -> Any:
 
 def carried(value: Any, values: Any) -> int:
     """The bits of a number in the dtype of `values`, as a signed integer. Raises OverflowError if it has none."""
-    one: Any
+    element: Any
     try:
         number = float(fill_value(value, None))
         if is_tensor(values):
-            import torch
-
-            one = torch.tensor(number, dtype=values.dtype)
-            stored = (one if one.is_complex() else one.double()).item()
-            bits = one.view(carrier_of(values.dtype)).item()
+            element = values.new_tensor(number, device="cpu")
+            stored = (element if element.is_complex() else element.double()).item()
         else:
             with np.errstate(over="ignore"):
-                one = np.array(number, values.dtype)
-            stored, bits = complex(one), one.view(carrier_of(values.dtype))
+                element = np.array(number, values.dtype)
+            stored = complex(element)
+        bits = element.view(carrier_of(values.dtype)).item()
         fits = is_kept(number, stored)
     except OverflowError:  # an int beyond all floats
         fits = False

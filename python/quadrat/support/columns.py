@@ -52,9 +52,9 @@ class ColumnShape(NamedTuple):
 
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
-    bits, more = _core.LENGTHS, _core.TRAITS
+    bits, trait = _core.LENGTHS, _core.TRAITS
     flags = bits.EQUAL, bits.ALIGNED, bits.FULL  # in the order of the fields
-    last = more.STARTS, more.EMPTY, more.BACKWARD, more.OVER, more.NONE, more.TEXT, more.NOTHING, more.SHAPED
+    last = trait.STARTS, trait.EMPTY, trait.BACKWARD, trait.OVER, trait.NONE, trait.TEXT, trait.NOTHING, trait.SHAPED
     return [
         ColumnShape(
             forms | bool(lengths & bits.DEEP) * DEEP | bool(lengths & bits.DERIVED) * DERIVED,

@@ -81,8 +81,8 @@ def uncounted() -> Iterator[None]:
         with _counts.lock:
             _counts.pauses -= 1
             if counting():  # of pauses that overlap, the last one
-                made = zip(_core.made_batches(False), _counts.before, _counts.uncounted, strict=True)
-                known, planned = (now - before + more for now, before, more in made)
+                numbers = zip(_core.made_batches(False), _counts.before, _counts.uncounted, strict=True)
+                known, planned = (now - before + uncounted for now, before, uncounted in numbers)
                 _counts.uncounted = known, planned
 
 
@@ -111,9 +111,9 @@ def stats(*, reset: bool = False) -> Stats:
         Stats(compiled=3, remembered=2, fell_back=0, causes={}, compared=0)
     """
     with _counts.lock:
-        made = _core.made_batches(reset)
-        made = made if counting() else _counts.before
-        remembered, planned = (all_ - left_out for all_, left_out in zip(made, _counts.uncounted, strict=True))
+        numbers = _core.made_batches(reset)
+        numbers = numbers if counting() else _counts.before
+        remembered, planned = (number - left_out for number, left_out in zip(numbers, _counts.uncounted, strict=True))
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
         compared = _counts.compared
         if reset:

@@ -63,13 +63,13 @@ def _first_difference(expected: Any, got: Any, name: str, skips: bool) -> str | 
         kinds = list(map(type, expected))
         if PLAIN.issuperset(kinds) and kinds == list(map(type, got)) and expected == got:
             return None
-        parts = ((f"{name}[{at}]", one, two) for at, (one, two) in enumerate(zip(expected, got, strict=True)))
+        parts = ((f"{name}[{at}]", *pair) for at, pair in enumerate(zip(expected, got, strict=True)))
     elif is_tensor(expected) or isinstance(expected, np.ndarray):
         return _of_arrays(expected, got, name, skips)
     else:
         return _of_objects(expected, got, name, skips)
-    found = (first_difference(one, two, part, skips=skips) for part, one, two in parts)
-    return next((one for one in found if one is not None), None)
+    differences = (first_difference(left, right, part, skips=skips) for part, left, right in parts)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def _of_objects(expected: Any, got: Any, name: str, skips: bool) -> str | None:
@@ -83,9 +83,9 @@ def _of_objects(expected: Any, got: Any, name: str, skips: bool) -> str | None:
 
 def _of_arrays(expected: Any, got: Any, name: str, skips: bool) -> str | None:
     facts, others = _facts_of(expected), _facts_of(got)
-    for what, one in facts.items():
-        if one != others.get(what):
-            return f"{name} has the {what} {one} of the reference and {others.get(what)} of quadrat"
+    for what, fact in facts.items():
+        if fact != others.get(what):
+            return f"{name} has the {what} {fact} of the reference and {others.get(what)} of quadrat"
     if "shape" not in facts:
         return first_difference([*expected.detach().unbind()], [*got.detach().unbind()], name, skips=skips)
     if isinstance(expected, np.ndarray) and not has_numbers(expected):
@@ -93,7 +93,7 @@ def _of_arrays(expected: Any, got: Any, name: str, skips: bool) -> str | None:
     places = np.flatnonzero((bytes_seen(expected) != bytes_seen(got)).any(1))
     if not len(places):
         return None
-    at = tuple(int(one) for one in np.unravel_index(int(places[0]), tuple(expected.shape)))
+    at = tuple(map(int, np.unravel_index(int(places[0]), tuple(expected.shape))))
     return f"{name}{list(at)} is {expected[at]} of the reference and {got[at]} of quadrat"
 
 

@@ -41,6 +41,6 @@ def version(package: str) -> str:
 
 def is_within(tested: tuple[str, str], installed: str) -> bool:
     """True if a version lies between two others; of all three, the first two numbers count."""
-    found = [re.match(r"(\d+)\.(\d+)", one) for one in (tested[0], installed, tested[1])]
-    numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
-    return len(numbers) == len(found) and numbers == sorted(numbers)
+    matches = [re.match(r"(\d+)\.(\d+)", version) for version in (tested[0], installed, tested[1])]
+    numbers = [tuple(map(int, match.groups())) for match in matches if match is not None]
+    return len(numbers) == len(matches) and numbers == sorted(numbers)

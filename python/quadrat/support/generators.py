@@ -75,9 +75,9 @@ def _torch_is_known(dtype: Any) -> bool:
     ours, theirs = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     chances = torch.full((_COUNT,), _P, dtype=dtype, device="cpu")
     first, second = (torch.bernoulli(chances, generator=theirs).int() for _ in range(2))
-    words, one = (torch.randint(_HIGH, (n,), generator=theirs, device="cpu").tolist() for n in (_COUNT, 1))
+    words, word = (torch.randint(_HIGH, (n,), generator=theirs, device="cpu").tolist() for n in (_COUNT, 1))
     order = torch.randperm(_COUNT, generator=theirs, device="cpu").tolist()
-    expected = first.nonzero().flatten().tolist(), second.tolist(), words, *one, order
+    expected = first.nonzero().flatten().tolist(), second.tolist(), words, *word, order
     origin = Origin(TORCH_DOUBLE if dtype == torch.float64 else TORCH, ours, dtype)
     return _draws_alike(origin, expected) and torch.equal(ours.get_state(), theirs.get_state())
 
@@ -95,18 +95,18 @@ def _numpy_draws(generator: Any, integers: Any) -> tuple[Any, ...]:
     first = np.flatnonzero(generator.binomial(1, np.full(_COUNT, _P), size=_COUNT))
     trials = generator.binomial(1, _P, size=_COUNT)
     words = integers(low=0, high=_HIGH, size=_COUNT, dtype=np.int64)
-    one = int(integers(low=0, high=_HIGH, dtype=np.int64))
+    word = int(integers(low=0, high=_HIGH, dtype=np.int64))
     order = list(range(_COUNT))
     generator.shuffle(order)
-    return first.tolist(), trials.tolist(), words.tolist(), one, order
+    return first.tolist(), trials.tolist(), words.tolist(), word, order
 
 
 @functools.cache
 def _python_is_known() -> bool:
     ours, theirs = random.Random(5), random.Random(5)
-    one, order = theirs.randrange(_HIGH), list(range(_COUNT))
+    number, order = theirs.randrange(_HIGH), list(range(_COUNT))
     theirs.shuffle(order)
-    return _draws_alike(Origin(PYTHON, ours), (one, order)) and ours.getstate() == theirs.getstate()
+    return _draws_alike(Origin(PYTHON, ours), (number, order)) and ours.getstate() == theirs.getstate()
 
 
 def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:

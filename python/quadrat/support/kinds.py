@@ -49,11 +49,6 @@ def framework_of(return_tensors: str | None, default: Framework, kind: int | Non
     return "np" if return_tensors == "np" else "pt"
 
 
-def is_kind(dtype: Any) -> bool:
-    """True if a dtype of NumPy or torch has a kind."""
-    return dtype in (torch_kinds() if type(dtype).__module__ == "torch" else _KIND_OF_DTYPE)
-
-
 def kind_of(dtype: Any) -> int:
     """The kind of a NumPy or torch dtype, "bfloat16", or anything `numpy.dtype` takes. Raises TypeError for others."""
     torch = sys.modules.get("torch")
@@ -82,8 +77,8 @@ def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
         return not of_numbers
     zero = np.zeros(1, DTYPES[kind])
     try:
-        made = torch_module().tensor([zero[0]]) if of_numbers else torch_module().from_numpy(zero)
-        return bool(made.dtype == torch_dtype(kind))
+        tensor = torch_module().tensor([zero[0]]) if of_numbers else torch_module().from_numpy(zero)
+        return bool(tensor.dtype == torch_dtype(kind))
     except TypeError:
         return False
 

@@ -26,12 +26,12 @@ def way_to_read(cls: type) -> int:
     if cls is ChainMap:
         return _WAYS.CHAIN
     loaded = (getattr(sys.modules.get(module), name, None) for module, name in _OF_TRANSFORMERS)
-    wrappers = UserDict, *(one for one in loaded if one is not None)
-    for one in cls.__mro__:  # by identity: a metaclass may say that classes are equal
-        if any(one is base for base in (dict, OrderedDict, defaultdict)):
+    wrappers = UserDict, *(base for base in loaded if base is not None)
+    for ancestor in cls.__mro__:  # by identity: a metaclass may say that classes are equal
+        if any(ancestor is base for base in (dict, OrderedDict, defaultdict)):
             return _WAYS.DICT
-        if any(one is base for base in wrappers):
+        if any(ancestor is base for base in wrappers):
             return _WAYS.OPAQUE if hasattr(cls, "data") else _WAYS.WRAPPER
-        if not _READERS.isdisjoint(vars(one)):
+        if not _READERS.isdisjoint(vars(ancestor)):
             break
     return _WAYS.OPAQUE

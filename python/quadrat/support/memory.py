@@ -49,8 +49,8 @@ _sharing: list[_core.Interop] = []
 
 
 def _process_started(_: object) -> None:
-    for made in _sharing:
-        made.may_be_worker = True
+    for asking in _sharing:
+        asking.may_be_worker = True
 
 
 multiprocessing.util.register_after_fork(_process_started, _process_started)  # called in spawned processes, too
@@ -79,12 +79,12 @@ class Libraries(NamedTuple):
 @functools.cache
 def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _core.Interop:
     torch = sys.modules["torch"] if torch_loaded else None
-    tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
-    exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
+    tensor_type, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
+    exchange = getattr(tensor_type, "__dlpack_c_exchange_api__", None)
     libraries = Libraries(
         np.ndarray,
         sys.modules["transformers"].BatchEncoding if transformers_loaded else None,
-        tensor,
+        tensor_type,
         exchange,
         describe_tensor,
         _make_tensor,
@@ -98,15 +98,15 @@ def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _co
         # Parameter turns torch's dispatch off for itself; an operation gives plain tensors.
         (np.memmap, *(() if torch is None else (torch.nn.Parameter,))),
     )
-    made = _core.Interop(libraries)
+    loaded = _core.Interop(libraries)
     if shares:
-        made.may_be_worker = multiprocessing.parent_process() is not None
-        _sharing.append(made)
+        loaded.may_be_worker = multiprocessing.parent_process() is not None
+        _sharing.append(loaded)
     if exchange is not None:
         with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
-            shown = torch_module().empty(1, device="cpu")
-            made.learn_tensor(shown, shown._cdata, shown.untyped_storage()._cdata)  # where tensors keep their parts
-    return made
+            tensor = torch_module().empty(1, device="cpu")
+            loaded.learn_tensor(tensor, tensor._cdata, tensor.untyped_storage()._cdata)  # where it keeps its parts
+    return loaded
 
 
 def interop(*, shares: bool = True) -> _core.Interop:

@@ -41,14 +41,14 @@ def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) ->
     address = block.data_ptr()
     if size > _BY_VALUE and not _core.populate(address, size):  # a torch that has the system set no memory aside
         raise RuntimeError(_no_room(size, ""))
-    made = []
+    tensors = []
     for kind, first, shape in views:
         tensor = empty(0, dtype=getattr(torch, KINDS[kind]), device="cpu")
         start = first * tensor.element_size()
         part: Any = block[start : start + math.prod(shape) * tensor.element_size()]
         part.quadrat_block, part.quadrat_start = block, start
-        made.append(tensor.set_(part, 0, shape))
-    return tuple(made), address
+        tensors.append(tensor.set_(part, 0, shape))
+    return tuple(tensors), address
 
 
 def part_of(block: Any, start: int, stop: int) -> Any:

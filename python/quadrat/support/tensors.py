@@ -84,6 +84,11 @@ def has_tangent(tensor: torch.Tensor) -> bool:
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
+def moved(value: Any, device: Any, non_blocking: bool = True) -> Any:
+    """A tensor on a device; any other value as it is."""
+    return value.to(device, non_blocking=non_blocking) if is_tensor(value) else value
+
+
 def on_gpu(value: object) -> bool:
     """True if `value` is a tensor in the memory of a CUDA device."""
     return is_tensor(value) and value.device.type == "cuda"  # type: ignore[attr-defined]

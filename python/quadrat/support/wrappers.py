@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 _DEEPEST = 8  # a sampler may name itself as its sampler
 
@@ -85,12 +85,12 @@ def unexpected(function: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{function}() got an unexpected keyword argument {name!r}: did you mean {near}?")
 
 
-def suggesting(function: Callable[Given, Result]) -> Callable[Given, Result]:
+def suggesting(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The same function, whose error for an argument that it does not take names the nearest one."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)
-    def called(*args: Given.args, **options: Given.kwargs) -> Result:
+    def called(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
         for name in options.keys() - known.keys():
             raise unexpected(function.__name__, name, known)
         return function(*args, **options)
@@ -101,7 +101,7 @@ def suggesting(function: Callable[Given, Result]) -> Callable[Given, Result]:
 @contextlib.contextmanager
 def replaced(*attributes: tuple[Any, str, Any]) -> Iterator[None]:
     """Objects have these attributes meanwhile: each of (object, name, value)."""
-    before = [(one, name, getattr(one, name)) for one, name, _ in attributes]
+    before = [(holder, name, getattr(holder, name)) for holder, name, _ in attributes]
     try:
         for attribute in attributes:
             setattr(*attribute)
