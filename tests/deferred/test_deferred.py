@@ -19,7 +19,7 @@ import quadrat
 from quadrat.deferred import layout
 from support import samples
 from support.columns import FORMS, columns
-from support.compare import assert_identical, assert_same_batch, assert_same_outcome, seed_everything
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, generator_states
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import PADDING, features, make_tokenizer, row_columns, tokenizers
@@ -46,6 +46,7 @@ def sent(deferred: quadrat.deferred.DeferredBatch) -> quadrat.deferred.DeferredB
 def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
     """That a deferred batch becomes `expected`, however it gets there."""
     assert isinstance(deferred, quadrat.deferred.DeferredBatch)
+    states = generator_states()
     assert_same_batch(expected, on_emulated_device(deferred))
     assert list(deferred) == list(expected.keys())
     for name, value in reversed(list(expected.items())):
@@ -56,6 +57,7 @@ def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
         assert len(one) == len(expected)
         for _ in range(2):
             assert_same_batch(expected, one.to("cpu"))
+    assert generator_states() == states, "masks are drawn when the batch is collated, not when it is made"
 
 
 def _becomes(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
@@ -290,15 +292,6 @@ def test_an_epoch_ends_after_its_batches():
     assert_becomes(deferring(rows), collator(rows))
 
 
-def test_masks_in_workers():
-    rows = [{"input_ids": list(range(7, 7 + n)), "idx": n} for n in range(1, 33)]
-    options = {"rng": "philox", "row_key": "idx", "mlm_probability": 0.5}
-    collator, deferring = pair(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), **options)
-    loader = torch.utils.data.DataLoader(rows, 8, collate_fn=deferring, num_workers=2)
-    for first, batch in zip(range(0, 32, 8), loader, strict=True):
-        assert_becomes(batch, collator(rows[first : first + 8]))
-
-
 ROWS = [{"input_ids": [7, 8, 9], "label": 1}, {"input_ids": [7], "label": 0}]
 
 
@@ -388,13 +381,3 @@ def test_many_columns():
     assert_same_batch(batch.to("cpu"), on_emulated_device(batch))
     flat = quadrat.DataCollatorWithFlattening(pad_values=pad_values, pad_to_multiple_of=8, deferred=True)(rows)
     assert_same_batch(flat.to("cpu"), on_emulated_device(flat))
-
-
-def test_seeds_are_not_shared():
-    """Masks are drawn when the batch is collated, not when it is made."""
-    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm_probability=0.5, deferred=True)
-    seed_everything(5)
-    batch = collator([{"input_ids": list(range(7, 60))}] * 4)
-    state = torch.get_rng_state()
-    assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])
-    assert torch.equal(torch.get_rng_state(), state)

@@ -9,7 +9,7 @@ from hypothesis import given
 import oracles
 import quadrat
 from support.compare import frozen
-from support.ragged import KINDS, NUMBERS, TYPES, dtypes_for, ragged, rows_of_a_form
+from support.ragged import NUMBERS, TYPES, dtypes_for, rows_of_a_form
 
 
 @given(
@@ -52,26 +52,6 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, library, data):
         assert frozen(np.asarray(got)) == frozen(array), name
     assert type(out.max_length) is int
     assert out.max_length == max(lengths, default=0)
-
-
-@given(
-    lengths=st.lists(st.integers(0, 9), max_size=6),
-    trailing=st.lists(st.integers(1, 3), max_size=3),
-    kind=st.sampled_from(KINDS),
-    library=st.sampled_from(["np", "pt"]),
-    multiple_of=st.none() | st.integers(1, 5),
-)
-def test_keeps_trailing_dimensions(*, lengths, trailing, kind, library, multiple_of):
-    whole, values = ragged([[7], *(list(range(1, 1 + length)) for length in lengths)], library, kind, trailing)
-    rows, values = whole[1:], values[1:]  # a slice begins where it begins
-    out = quadrat.flatten(rows, pad_to_multiple_of=multiple_of)
-    got = np.asarray(out.values)
-    assert got.dtype == kind
-    assert got.shape[1:] == tuple(trailing)
-    assert np.array_equal(got[: len(values)], values)
-    assert not got[len(values) :].any()
-    assert len(out.position_ids) == len(out.seq_idx) == len(got)
-    assert np.array_equal(np.diff(np.asarray(out.cu_seqlens)), lengths)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def test_reprs():
 IDS, SHORT_ROWS = np.arange(6).reshape(2, 3), [[1], [2, 3]]
 MASKING = {"mask_token_id": 3, "vocab_size": 99}
 PHILOX = {**MASKING, "rng": "philox"}
+OWN = type("OwnGenerator", (torch.Generator,), {})()
 ONE_ROW = quadrat.Ragged.from_rows([[1]])
 BYTES = quadrat.Ragged(torch.ones(3).to(torch.float8_e4m3fn), torch.tensor([0, 1, 3]))
 HALF = quadrat.Ragged(torch.ones(3, dtype=torch.float16), torch.tensor([0, 1, 3]))
@@ -53,6 +54,8 @@ def masked(**options):
         (ValueError, lambda: masked(rng="numpy"), "rng must be 'torch' or 'philox'"),
         (ValueError, lambda: masked(rng="torch", epoch=2), 'are for rng="philox"'),
         (ValueError, lambda: masked(generator=np.random.default_rng(0)), "uses no generator"),
+        (TypeError, lambda: masked(rng="torch", generator=torch.Generator()), "generator must be a numpy.random"),
+        (ValueError, lambda: quadrat.mask_tokens(torch.ones(2).long(), generator=OWN, **MASKING), "not known"),
         (ValueError, lambda: masked(padding_side="top"), "side"),
         (TypeError, lambda: masked(seed=1.5), "seed must be an int"),
         (ValueError, lambda: masked(seed=-1), "seed must be from 0"),
@@ -99,6 +102,10 @@ def test_are_refused(error, call, message):
         (OverflowError, [[1], [1, 2**70]], {}, "row 1, position 1"),
         (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
         (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
+        (TypeError, [[1], [1], np.ones((2, 2)).T], {}, "row 2 is the ndarray"),
+        (TypeError, [[1], np.ones((1, 2))], {}, r"row 1 has tokens of the shape \(2,\), row 0 of \(\)"),
+        (TypeError, [[True], [1]], {}, "different kinds"),
+        (OverflowError, [np.array([-1])], {"dtype": "uint64"}, "row 0"),
     ],
 )
 def test_rows_that_no_function_takes(function, error, rows, options, message):

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 
 import oracles
 import quadrat
-from support.compare import frozen
-from support.ragged import KINDS, NUMBERS, TYPES, dtypes_for, rows_of_a_form
+from support.compare import picture
+from support.ragged import KINDS, MOVED, NUMBERS, ROWS, TRAILING, TYPES, dtypes_for, moved, rows_of_a_form
 
 
 @given(
@@ -52,32 +52,6 @@ def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     assert out.tobytes() == expected.tobytes()
 
 
-@given(
-    lengths=st.lists(st.integers(0, 9), max_size=6),
-    trailing=st.lists(st.integers(0, 3), max_size=3),
-    kind=st.sampled_from(KINDS),
-    library=st.sampled_from(["np", "pt"]),
-    options=st.fixed_dictionaries({"padding_side": st.sampled_from(["right", "left"])}, optional={
-        "pad_to_multiple_of": st.integers(1, 5), "max_length": st.integers(9, 12),
-    }),
-    strided=st.booleans(),
-)  # fmt: skip
-def test_keeps_trailing_dimensions(*, lengths, trailing, kind, library, options, strided):
-    shape = (sum(lengths), *trailing)
-    values = (np.arange(np.prod(shape)) % 2 + 1).reshape(shape).astype(kind)
-    if strided:
-        values = np.asfortranarray(np.repeat(values, 2, axis=0))[::2]
-    convert = torch.from_numpy if library == "pt" else np.asarray
-    rows = quadrat.Ragged(convert(values), convert(np.cumsum([0, *lengths])))
-    out = quadrat.pad(rows, **options)  # which fills with zeros by default
-    mask = np.asarray(quadrat.attention_mask(lengths or np.array([], int), **options)).astype(bool)
-    out = np.asarray(out)
-    assert out.shape == (*mask.shape, *trailing)
-    assert out.dtype == kind
-    assert np.array_equal(out[mask], values)
-    assert not out[~mask].any()
-
-
 @given(first=st.floats(width=32), second=st.floats(width=32), ints=st.lists(st.integers(0, 99), max_size=5))
 def test_rows_may_differ_in_form_and_width(first, second, ints):
     out = quadrat.pad([np.array([first], np.float32), [second], (second,), torch.tensor([first])])
@@ -108,34 +82,44 @@ def test_takes_numbers_of_any_make(rows, options, expected):
     assert quadrat.pad(rows, **options).tolist() == expected
 
 
-CARRIED = [torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn]
-
-
 @given(
-    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
-    trailing=st.lists(st.integers(1, 3), max_size=2),
-    dtype=st.sampled_from([*CARRIED, torch.bfloat16, torch.float16]),
+    rows=ROWS,
+    kind=st.sampled_from([*MOVED, "float8_e5m2", "float8_e4m3fn"]),
+    trailing=TRAILING,
+    library=st.sampled_from(["np", "pt"]),
     side=st.sampled_from(["right", "left"]),
+    extra=st.integers(0, 5),
+    multiple_of=st.none() | st.integers(1, 5),
+    as_list=st.booleans(),
     strided=st.booleans(),
 )
-def test_numbers_that_are_only_moved(*, lengths, trailing, dtype, side, strided):
-    """As a `Ragged` of them, which stores all rows in one tensor."""
-    assume(any(lengths) or dtype in CARRIED)  # rows without other numbers have no kind
-    values = torch.arange(sum(lengths) * int(np.prod(trailing))).reshape(-1, *trailing).to(dtype)
-    ragged = quadrat.Ragged(values, torch.tensor([0, *lengths]).cumsum(0))
-    rows = list(values.split(lengths))
-    if strided and not trailing:
-        rows = [row.repeat_interleave(2)[::2] for row in rows]
-    padded = quadrat.pad(rows, padding_side=side, padding_value=1)
-    assert padded.dtype == dtype
-    assert frozen(padded) == frozen(quadrat.pad(ragged, padding_side=side, padding_value=1))
-    assert frozen(quadrat.Ragged.from_rows(rows).values) == frozen(values)
-    flat = quadrat.flatten(rows, pad_to_multiple_of=4, padding_value=1).values
-    assert frozen(flat[: len(values)]) == frozen(values)
-    assert frozen(quadrat.unpad(padded, lengths=lengths, padding_side=side).values) == frozen(values)
-    others, opposite = [padded.shape[1] - length for length in lengths], "left" if side == "right" else "right"
+def test_numbers_of_any_dtype_and_shape(*, rows, kind, trailing, library, side, extra, multiple_of, as_list, strided):
+    """They are padded, joined one after the other, and taken out of the padding again."""
+    whole = moved(rows, kind, trailing, 2)
+    values, lengths = whole.values[2:-1], [len(row) for row in rows]
+    if strided and not (as_list and trailing):
+        stored = whole.values[:, None].expand(-1, 2, *trailing).contiguous()[:, 0]
+        whole, values = quadrat.Ragged(stored, whole.offsets), stored[2:-1]
+    if library == "np" and kind in KINDS:
+        whole, values = quadrat.Ragged(whole.values.numpy(), whole.offsets.numpy()), values.numpy()
+    assume(any(rows) or not as_list)  # rows without numbers have no kind
+    batch = list(whole) if as_list else whole
+    width = max(lengths, default=0) + extra
+    padded = quadrat.pad(batch, padding_side=side, max_length=width, padding_value=1)
+    assert padded.shape == (len(rows), width, *trailing)
+    assert not as_list or picture(quadrat.Ragged.from_rows(batch).values) == picture(values)
+    mask = quadrat.attention_mask(batch, padding_side=side, max_length=width)
+    for options in ({"lengths": lengths, "padding_side": side}, {"mask": mask}):
+        back = quadrat.unpad(padded, **options)
+        assert picture(back.values) == picture(values)
+        assert back.offsets.tolist() == np.cumsum([0, *lengths]).tolist()
+        assert back.to_lists() == whole.to_lists()
+    flat = quadrat.flatten(batch, pad_to_multiple_of=multiple_of, padding_value=1).values
+    assert picture(flat[: len(values)]) == picture(values)
+    others, opposite = [width - length for length in lengths], "left" if side == "right" else "right"
     for gaps in (flat[len(values) :], quadrat.unpad(padded, lengths=others, padding_side=opposite).values):
-        assert frozen(gaps) == frozen(torch.ones(gaps.shape).to(dtype))
+        ones = torch.ones(gaps.shape).to(getattr(torch, kind))
+        assert picture(gaps) == picture(ones if isinstance(gaps, torch.Tensor) else ones.numpy())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, "bfloat16"])

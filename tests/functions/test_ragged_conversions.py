@@ -199,17 +199,3 @@ def test_from_rows_of_numbers_without_dtype():
     assert quadrat.Ragged.from_rows([[1.5], [], [2]][:2]).values.dtype == np.float64
     assert quadrat.Ragged.from_rows([[True]]).values.dtype == np.bool_
     assert quadrat.Ragged.from_rows([np.ones(1, np.uint8), np.ones(1, np.int16)]).values.dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    ("error", "rows", "options", "message"),
-    [
-        (TypeError, [[1], [1], np.ones((2, 2)).T], {}, "row 2 is the ndarray"),
-        (TypeError, [[1], np.ones((1, 2))], {}, r"row 1 has tokens of the shape \(2,\), row 0 of \(\)"),
-        (TypeError, [[True], [1]], {}, "different kinds"),
-        (OverflowError, [np.array([-1])], {"dtype": "uint64"}, "row 0"),
-    ],
-)
-def test_from_rows_refuses(error, rows, options, message):
-    with pytest.raises(error, match=message):
-        quadrat.Ragged.from_rows(rows, **options)

@@ -119,11 +119,15 @@ def test_begins_where_the_first_sequence_does():
         ([0, 3], {"pad_to_multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
         ([0, 3], {"pad_to_multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),
         ([0, 3], {"pad_to_multiple_of": 2**31}, OverflowError, "more than int32 cu_seqlens can hold"),
+        *((bounds, {"pad_to_multiple_of": 2}, TypeError, "offsets must be a NumPy array or torch tensor, not")
+          for bounds in ((0, 3), range(0, 4, 3), None, memoryview(b"abc"))),
     ],
-)
+)  # fmt: skip
 def test_align_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
-        quadrat.align(np.array(bounds), np.arange(5), **options)
+        quadrat.align(np.array(bounds) if isinstance(bounds, list) else bounds, np.arange(5), **options)
+    with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
+        quadrat.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
 
 
 @pytest.mark.parametrize("gradient", [False, True])
@@ -141,14 +145,3 @@ def test_align_refuses_padding(dtype, value, error, gradient):
     column = torch.ones(3, dtype=dtype, requires_grad=gradient)
     with pytest.raises(error, match="padding_value"):
         quadrat.align(torch.tensor([0, 3]), column, pad_to_multiple_of=2, padding_value=value)
-
-
-def test_refuses_a_column_that_is_a_list():
-    with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
-        quadrat.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
-
-
-@pytest.mark.parametrize("bounds", [(0, 3), range(0, 4, 3), None, memoryview(b"abc")])
-def test_refuses_boundaries_that_are_no_array(bounds):
-    with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
-        quadrat.align(bounds, torch.ones(3), pad_to_multiple_of=2)

@@ -44,12 +44,6 @@ def test_a_shared_table():
     assert everywhere(lambda number: all(read(number + at) for at in range(20))) == [True] * THREADS
 
 
-def test_a_shared_sampler():
-    sampler = quadrat.TokenBudgetBatchSampler([len(row) for row in ROWS], 64, seed=3)
-    expected = list(sampler)
-    assert everywhere(lambda _: [list(sampler) for _ in range(5)]) == [[expected] * 5] * THREADS
-
-
 def test_a_sampler_of_epochs_that_others_set():
     """Each iteration is one epoch's, and each state one that an iteration was in."""
     sampler = quadrat.TokenBudgetBatchSampler([len(row) for row in ROWS], 64, seed=3)
