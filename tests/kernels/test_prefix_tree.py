@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 
@@ -86,20 +85,3 @@ def test_a_padded_batch(mask, data, dtype, shortest):
     assert tree.cell_of_token.tolist() == tree.kept[cells].tolist()
     assert tree.total == len(cells)
     assert torch.equal(ids.flatten()[tree.cell_of_token][tree.token_of_cell], ids.flatten()[tree.kept])
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"ids": [[1]]}, TypeError, "ids must be a tensor"),
-        ({"ids": torch.ones(2)}, TypeError, "ids must be a tensor of integers, not torch.float32"),
-        ({"mask": torch.ones(2, 2, dtype=torch.bool)}, ValueError, r"mask must be \(2, 3\), as ids are, not \(2, 2\)"),
-        ({"positions": torch.ones(3, dtype=torch.int64)}, ValueError, r"positions must be .*, not \(3,\)"),
-        ({"ids": torch.ones(3, dtype=torch.int64)}, ValueError, r"ids must be \[rows, width\]"),
-        ({"shortest": 0}, ValueError, "shortest must be positive"),
-    ],
-)
-def test_bad_input(change, error, words):
-    cells = torch.ones(2, 3, dtype=torch.int64)
-    with pytest.raises(error, match=words):
-        prefix_tree(**{"ids": cells, "mask": cells} | change)

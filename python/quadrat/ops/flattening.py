@@ -71,7 +71,7 @@ class Flattening(NamedTuple):
 def flattening_of(holder: Any) -> Flattening:
     """Of what has attributes of these names; flags become bools."""
     options = ((getattr(holder, name), default) for name, default in Flattening._field_defaults.items())
-    return Flattening(*(bool(value) if isinstance(default, bool) else value for value, default in options))
+    return Flattening._make(bool(value) if isinstance(default, bool) else value for value, default in options)
 
 
 def boundaries_of(how: Flattening) -> tuple[tuple[str, str], ...]:
@@ -89,7 +89,8 @@ def check_flattening(how: Flattening, multiple: int | None) -> None:
         raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
     lengths = {"pad_to_multiple_of": multiple, "align_to": how.align_to, "total_length": total}
     for name, value in lengths.items():
-        check_length(name, value)
+        if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
+            raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
     if total is not None and multiple is not None:
         raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
     for name, value in lengths.items():
@@ -133,12 +134,6 @@ def layout_of_rows(how: Flattening, lengths: Any, tokens: int, multiple: int | N
     needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
     total = total_of(how, needed, len(lengths), multiple)
     return layout_of(how, None, batched=False)._replace(align_to=align_to, total=total)
-
-
-def check_length(name: str, value: Any) -> None:
-    """Raises ValueError unless an option is None or a positive int, of tokens that memory may hold."""
-    if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
-        raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
 
 
 def outputs() -> frozenset[str]:

@@ -8,7 +8,6 @@ from quadrat.support.columns import explain
 from quadrat.support.extras import needs
 from quadrat.support.kinds import INT64
 from quadrat.support.memory import address_of, empty
-from quadrat.support.tensors import on_gpu
 
 with needs("quadrat.ops.prefix_tree"):
     import torch
@@ -41,14 +40,10 @@ def prefix_tree(ids: Any, mask: Any, positions: Any = None, *, shortest: int = 1
     A node ends where its rows part, or where one of them ends.
 
     Args:
-        ids: `[rows, width]` integers on the CPU.
+        ids: `[rows, width]` integers, on the CPU, as all tensors.
         mask: `[rows, width]`, not 0 for the tokens to keep, wherever they are.
         positions: `[rows, width]` integers, if rows may have the same ids at other positions.
         shortest: a node that rows share has as many tokens at least.
-
-    Raises:
-        TypeError: when a tensor is not of integers, or is on a GPU.
-        ValueError: when shapes differ, or `shortest` is not positive.
 
     Examples:
         >>> import torch
@@ -59,14 +54,6 @@ def prefix_tree(ids: Any, mask: Any, positions: Any = None, *, shortest: int = 1
         >>> tree.token_of_cell.tolist()
         [0, 1, 2, 3, 0, 1, 4]
     """
-    shape = _shape_of(ids, "ids")
-    if len(shape) != 2:
-        raise ValueError(f"ids must be [rows, width], not {shape}")
-    for name, tensor in (("mask", mask), ("positions", positions)):
-        if tensor is not None and _shape_of(tensor, name) != shape:
-            raise ValueError(f"{name} must be {shape}, as ids are, not {tuple(tensor.shape)}")
-    if shortest < 1:
-        raise ValueError(f"shortest must be positive, not {shortest}")
     layout = layout_now(mask != 0)
     flat = take_here(ids.long(), layout.indices, 2)
     places = None if positions is None else take_here(positions.long(), layout.indices, 2)
@@ -88,11 +75,3 @@ def prefix_tree(ids: Any, mask: Any, positions: Any = None, *, shortest: int = 1
     starts, lengths, parents, depths = nodes[:count].unbind(1)
     first_cells = take_here(layout.indices, cell_of_token[:total], 1)
     return PrefixTree(starts, lengths, parents, depths, layout.indices, token_of_cell, first_cells)
-
-
-def _shape_of(tensor: Any, name: str) -> tuple[int, ...]:
-    if not isinstance(tensor, torch.Tensor) or tensor.is_floating_point() or tensor.is_complex():
-        raise TypeError(f"{name} must be a tensor of integers, not {getattr(tensor, 'dtype', type(tensor).__name__)}")
-    if on_gpu(tensor):
-        raise TypeError(f"{name} must be on the CPU, not on {tensor.device}")
-    return tuple(tensor.shape)

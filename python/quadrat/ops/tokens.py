@@ -71,8 +71,7 @@ def _layout_here(mask: Any) -> MaskLayout | None:
 def _layout_on_gpu(mask: Any) -> MaskLayout | None:
     rows, width = mask.shape
     if not mask.numel():
-        indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
-        return MaskLayout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
+        return None
     segments = rows * -(-width // _core.MASK_SEGMENT)
     sizes = (4 + segments, torch.int64), (rows * width, torch.int64), (rows + 1, torch.int32), (rows, torch.int32)
     tensors = [mask.new_empty(size, dtype=dtype) for size, dtype in sizes]
