@@ -1,7 +1,6 @@
 """Arrays and masks that others change, before a call or meanwhile: nothing outside is read, nothing is remembered."""
 
 import copy
-import io
 import pickle
 from typing import Any
 
@@ -69,15 +68,6 @@ def test_indices_that_were_written_to() -> None:
     expected = torch.zeros(12)
     expected[[0, 5, 6, 7]] = tokens
     assert torch.equal(put(tokens, indices, (3, 4)).flatten(), expected)
-
-
-def test_what_is_returned_is_plain() -> None:
-    found = layout_of(a_mask())
-    assert all(not vars(part) for part in found[:3])
-    file = io.BytesIO()
-    torch.save(tuple(found), file)
-    file.seek(0)
-    kept_tokens.assert_same(torch.load(file, weights_only=True), found)
 
 
 CODE = """

@@ -120,7 +120,7 @@ def warn_of_one_epoch(collator: Any) -> None:
 
 def _state_of_training() -> Any:
     """The state of the Trainer that is taking a batch to train on, if it trains for several epochs; else None."""
-    trainer, _ = calling_trainer("get_batch_samples")
+    trainer = calling_trainer("get_batch_samples")
     if trainer is None or trainer.args.process_index > 0:
         return None
     worker, state = sys.modules["torch.utils.data"].get_worker_info(), trainer.state

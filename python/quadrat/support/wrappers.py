@@ -32,15 +32,14 @@ def inner_objects(value: Any, *names: str) -> Iterator[Any]:
         value = next(filter(None, (getattr(value, name, None) for name in names)), None)
 
 
-def calling_trainer(method: str | None = None) -> tuple[Any, set[str]]:
-    """The Trainer of which this method (None: any) is running, or None; and the names of that and all that it calls."""
-    module, frame, names = sys.modules.get("transformers.trainer"), sys._getframe(1), set[str]()
+def calling_trainer(method: str) -> Any:
+    """The Trainer of which this method is running, or None."""
+    module, frame = sys.modules.get("transformers.trainer"), sys._getframe(1)
     while module is not None and frame is not None:
-        names.add(name := frame.f_code.co_name)
-        if method in (None, name) and isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
-            return trainer, names
+        if frame.f_code.co_name == method and isinstance(trainer := frame.f_locals.get("self"), module.Trainer):
+            return trainer
         frame = frame.f_back  # type: ignore[assignment]
-    return None, names
+    return None
 
 
 def surrounded(
