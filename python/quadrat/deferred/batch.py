@@ -98,12 +98,10 @@ class DeferredBatch(Mapping[str, Any]):
         """
         device = torch_module().device(device)
         if device.type == "cuda" and gpu.available():
-            outputs, others = make(self._plan, self._buffer.to(device, non_blocking=non_blocking)), self._held
-        else:
-            outputs, others = {}, self._on_host() | self._held
-        if device.type != "cpu":
-            others = {name: moved(value, device, non_blocking) for name, value in others.items()}
-        return self._wrapped(outputs | others)  # type: ignore[no-any-return]
+            outputs = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
+            return self._wrapped(outputs | moved(self._held, device, non_blocking))  # type: ignore[no-any-return]
+        outputs = self._on_host() | self._held
+        return self._wrapped(outputs if device.type == "cpu" else moved(outputs, device, non_blocking))  # type: ignore[no-any-return]
 
     def pin_memory(self, device: Any = None) -> DeferredBatch:
         """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""

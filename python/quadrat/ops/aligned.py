@@ -181,7 +181,7 @@ def align_on_device(
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
     outputs = run_flat(column_of(lengths), ALIGNED, "pt", layout_of_rows(how, lengths, int(lengths.sum()), multiple))
-    outputs = {name: moved(output, bounds.device) for name, output in outputs.items()}
+    outputs = moved(outputs, bounds.device)
     sources = _sources(bounds, outputs["cu_seqlens_padded"].long(), len(outputs["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))
     return Aligned(values=values, max_length=int(lengths.max(initial=0)), **outputs)

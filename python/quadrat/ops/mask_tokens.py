@@ -122,8 +122,7 @@ def mask_tokens(
         input_ids = input_ids.values[first:last]
         places = philox.RowBounds(lengths, len(lengths), last - first, left=False, flat=True)
     elif by_counter:
-        require_plain(input_ids, "input_ids")
-        places = _places(np.shape(input_ids), lengths, padding_side)
+        places = _places(input_ids, lengths, padding_side)
     if by_counter:
         masked = mask_places(input_ids, places, options, marks)
     else:
@@ -165,7 +164,9 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
-def _places(shape: tuple[int, ...], lengths: Any = None, padding_side: Side = "right") -> philox.RowBounds:
+def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.RowBounds:
+    require_plain(input_ids, "input_ids")
+    shape = tuple(np.shape(input_ids))
     rows = math.prod(shape[:-1])
     if lengths is not None and not on_gpu(lengths):
         lengths = as_lengths(lengths)
@@ -237,8 +238,10 @@ def write_labels(
     labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any, *, of_batch: bool = False
 ) -> Any:
     """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch` as its outputs. Raises ValueError."""
-    known = None, *_flags_and_pairs(special_tokens_mask, offset_mapping, tuple(ids.shape))
-    return philox.labels_of_places(labeller, ids, _places(tuple(ids.shape)), known, of_batch=of_batch)
+    shape = tuple(ids.shape)
+    known = None, *_flags_and_pairs(special_tokens_mask, offset_mapping, shape)
+    places = philox.RowBounds(None, math.prod(shape[:-1]), shape[-1] if shape else 1, False, False)
+    return philox.labels_of_places(labeller, ids, places, known, of_batch=of_batch)
 
 
 def _check(mlm_probability: float, mask: float, random: float) -> None:

@@ -144,12 +144,6 @@ class _Linear(torch.autograd.Function):
         return ctx.back(gradient, *ctx.saved_tensors), None, None, None
 
 
-def _linear(values: Any, places: Any, function: Moves, back: Moves) -> Any:
-    if values.requires_grad and torch.is_grad_enabled():
-        return _Linear.apply(values, places, function, back)  # type: ignore[no-untyped-call]
-    return function(values, places)
-
-
 def _between_graphs(function: Function) -> Function:
     disabled: Function = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
     return disabled
@@ -162,14 +156,15 @@ def padded(values: Any, offsets: Any, width: int, fill: Any, left: bool) -> Any:
     def pad(values: Any, offsets: Any) -> Any:
         return pad_here(Ragged(values, offsets), "left" if left else "right", (width, None), fill)
 
-    return _linear(values, offsets, pad, partial(unpadded, total=len(values), left=left))
+    back = partial(unpadded, total=len(values), left=left)
+    return _Linear.apply(values, offsets, pad, back)  # type: ignore[no-untyped-call]
 
 
 @_between_graphs
 def unpadded(values: Any, offsets: Any, total: int, left: bool) -> Any:
     """`unpad_here` with its gradient, of values `[rows, width, ...]`."""
-    back = partial(padded, width=values.shape[1], fill=0, left=left)
-    return _linear(values, offsets, partial(unpad_here, total=total, left=left), back)
+    unpad, back = partial(unpad_here, total=total, left=left), partial(padded, width=values.shape[1], fill=0, left=left)
+    return _Linear.apply(values, offsets, unpad, back)  # type: ignore[no-untyped-call]
 
 
 @_between_graphs
@@ -182,10 +177,16 @@ def layout_of(mask: Any) -> MaskLayout:
 @_between_graphs
 def take(values: Any, indices: Any, lead: int = 1) -> Any:
     """As `take_here`, with its gradient: where a number comes twice, one of its gradients."""
-    return _linear(values, indices, partial(take_here, lead=lead), partial(put, shape=tuple(values.shape[:lead])))
+    if not (values.requires_grad and torch.is_grad_enabled()):
+        return take_here(values, indices, lead)
+    function, back = partial(take_here, lead=lead), partial(put, shape=tuple(values.shape[:lead]))
+    return _Linear.apply(values, indices, function, back)  # type: ignore[no-untyped-call]
 
 
 @_between_graphs
 def put(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     """As `put_here`, with its gradient."""
-    return _linear(values, indices, partial(put_here, shape=shape), partial(take, lead=len(shape)))
+    if not (values.requires_grad and torch.is_grad_enabled()):
+        return put_here(values, indices, shape)
+    function, back = partial(put_here, shape=shape), partial(take, lead=len(shape))
+    return _Linear.apply(values, indices, function, back)  # type: ignore[no-untyped-call]

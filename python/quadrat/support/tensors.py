@@ -84,9 +84,10 @@ def has_tangent(tensor: torch.Tensor) -> bool:
     return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def moved(value: Any, device: Any, non_blocking: bool = True) -> Any:
-    """A tensor on a device; any other value as it is."""
-    return value.to(device, non_blocking=non_blocking) if is_tensor(value) else value
+def moved(values: dict[str, Any], device: Any, non_blocking: bool = True) -> dict[str, Any]:
+    """Values, the tensors among them on a device."""
+    tensors = {name: value.to(device, non_blocking=non_blocking) for name, value in values.items() if is_tensor(value)}
+    return values | tensors
 
 
 def on_gpu(value: object) -> bool:
