@@ -276,8 +276,9 @@ def _require_processes(world_size: int, rank: int) -> Any:
             f"world_size={world_size}: the results of all processes are gathered by torch.distributed, which is not "
             "initialised: call torch.distributed.init_process_group first, or leave world_size out"
         )
-    if (own := (processes.get_world_size(), processes.get_rank())) != (world_size, rank):
-        raise ValueError(f"world_size={world_size} and rank={rank}, but torch.distributed has {own[0]} and {own[1]}")
+    size, place = processes.get_world_size(), processes.get_rank()
+    if (size, place) != (world_size, rank):
+        raise ValueError(f"world_size={world_size} and rank={rank}, but torch.distributed has {size} and {place}")
     return processes
 
 
