@@ -102,7 +102,8 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100) -> None:
         self.do_nested_concat, self.padding_index = do_nested_concat, padding_index
-        self._tensors = self._arrays = None  # one batch, `_Batches`, or a list
+        self._tensors: Any = None  # one batch, `_Batches`, or a list
+        self._arrays: Any = None  # likewise
 
     @property
     def tensors(self) -> Any:
