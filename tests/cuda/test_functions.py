@@ -147,16 +147,6 @@ def test_containers(widths: list[int], dtype: Any, every: int, overwrite: bool) 
     assert named["labels"].tolist() == expected_named["labels"].tolist()
 
 
-@given(WIDTHS.filter(any), DTYPES)
-def test_ragged_containers(widths: list[int], dtype: Any) -> None:
-    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
-    for width in widths:
-        container.add(batch(width, dtype))
-    rows, named = container.get_arrays()
-    assert [len(row) for row in rows] == [width for width in widths for _ in range(2)]
-    assert named["labels"].tolist() == [0, 1] * len(widths)
-
-
 @pytest.mark.parametrize("check", kept_tokens.CHECKS)
 @given(data=st.data())
 def test_as_the_oracles(check: Any, data: Any) -> None:

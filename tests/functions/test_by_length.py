@@ -1,7 +1,6 @@
 """by_length and map_by_length: rows of any form, streams in windows, and what bad input is told."""
 
 import re
-import time
 
 import datasets
 import numpy as np
@@ -15,7 +14,6 @@ from quadrat.batching import by_length, map_by_length
 from quadrat.support.progress import NoBar
 from support.numbered import pad, rows_of
 from support.strategies import make_tokenizer
-from support.threads import together
 
 LENGTHS = [1 + 7 * row % 23 for row in range(30)]
 
@@ -120,44 +118,6 @@ def test_an_endless_generator_and_a_first_result():
     assert len(read) == 10
     assert [next(results) for _ in range(8)] == list(range(4, 12))
     assert len(read) == 20
-
-
-def test_rows_before_a_failing_one_come_first():
-    def rows():
-        yield from rows_of(LENGTHS[:7])
-        raise OSError("the file ends here")
-
-    results, found = map_by_length(lambda ids: ids[:, 0], rows(), collator=pad, window=5), []
-    with pytest.raises(OSError, match="the file ends here"):
-        found.extend(results)
-    assert found == list(range(1, 8))
-    assert list(results) == []
-
-
-def test_rows_that_come_late_wait_for_the_window_that_failed():
-    """Of an iterator that ends for now, as that of a queue does."""
-    rows, failing = rows_of(LENGTHS[:6]), [True]
-
-    class Late:
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            if not late:
-                raise StopIteration
-            return late.pop(0)
-
-    def function(ids):
-        if failing.pop() if failing else False:
-            raise ValueError("once")
-        return ids[:, 0]
-
-    late = rows[:3]
-    results = called(function, Late(), window=5)
-    with pytest.raises(ValueError, match="once"):
-        next(results)
-    late += rows[3:]
-    assert [next(results) for _ in range(6)] == list(range(1, 7))
 
 
 def test_streams_of_datasets_and_torch():
@@ -292,43 +252,29 @@ def test_errors_name_the_rows_of_the_batch():
             batch for _, batch in by_length(FEW, collator=fails, max_tokens=15)
         )
     assert "quadrat: the batch has rows 1, 2, 0" in notes(error.value)
-    results = map_by_length(lambda ids: ids[:, 0], iter([*FEW, {"input_ids": []}]), collator=pad, window=4)
-    with pytest.raises(ValueError, match="row 0 has no tokens") as error:
-        list(results)
-    assert "rows are counted from row 4" in notes(error.value)
 
 
 def stops(_):
     raise StopIteration
 
 
-@pytest.mark.parametrize("given", [FEW, "iterator"])
-@pytest.mark.parametrize("place", ["function", "collator", "max_tokens"])
-def test_what_would_end_an_iteration_is_an_error(place, given):
-    """As in a generator: a StopIteration of the user's functions does not leave out rows."""
-    options = {"function": lambda ids: ids[:, 0], "collator": pad, "max_tokens": 6, place: stops}
-    if given == "iterator" or place != "max_tokens":  # else nothing iterates
+@pytest.mark.parametrize("options", [{"function": stops}, {"collator": stops}])
+def test_what_would_end_an_iteration_is_an_error(options):
+    """A StopIteration of the user's functions does not leave out rows."""
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(called(rows=iter(FEW), **{"function": len, **options}))
+    if "collator" in options:
         with pytest.raises(RuntimeError, match="raised StopIteration"):
-            list(map_by_length(rows=iter(FEW) if given == "iterator" else FEW, **options))
-    if place == "collator":
-        with pytest.raises(RuntimeError, match="raised StopIteration"):
-            list(by_length(FEW, collator=stops))
+            list(planned(**options))
 
 
-def test_an_iterator_that_cannot_be_planned_is_at_its_end():
+def test_an_iterator_ends_with_an_error():
     results = called(lambda ids: ids[:, 0], iter([*FEW, {"input_ids": []}, *FEW]), window=4)
     assert [next(results) for _ in FEW] == [1, 2, 3, 4]
-    with pytest.raises(ValueError, match="row 0 has no tokens"):
+    with pytest.raises(ValueError, match="row 0 has no tokens") as error:
         next(results)
+    assert "rows are counted from row 4" in notes(error.value)
     assert list(results) == []
-
-
-def test_threads_share_an_iterator():
-    """Each result comes once, to one of them."""
-    rows = rows_of([1 + row % 5 for row in range(300)])
-    results, found = called(lambda ids: (time.sleep(0.001), ids[:, 0])[1], iter(rows), window=7), []
-    together(*[lambda: found.extend(results)] * 4)
-    assert sorted(found) == list(range(1, 301))
 
 
 def notes(error):

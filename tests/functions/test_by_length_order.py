@@ -1,4 +1,4 @@
-"""by_length and map_by_length: each row once, and its result in its place, also after interruptions."""
+"""by_length and map_by_length: each row once, and its result in its place."""
 
 import collections
 import contextlib
@@ -62,48 +62,6 @@ def row_of(whole, row):
     return None if whole is None else whole[row]
 
 
-class Stopping:
-    """Calls a function, or raises an error instead of some calls, or after them."""
-
-    def __init__(self, function, draw, often):
-        self.function, self.draw, self.often = function, draw, often
-
-    def __call__(self, *given):
-        for error in (ValueError, KeyboardInterrupt):
-            if self.draw.random() < self.often:
-                raise error("stopped")
-        return self.function(*given)
-
-
-class Source:
-    """An iterator that goes on after an error."""
-
-    def __init__(self, rows, draw, often):
-        self.rows, self.read = iter(rows), Stopping(next, draw, often)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return self.read(self.rows)
-
-
-def interrupted(results):
-    """All results, however often the loop over them is stopped."""
-    found = []
-    while True:
-        try:
-            for result in results:
-                found.append(result)
-                if len(found) % 5 == 3:
-                    break
-            else:
-                return found
-        except (ValueError, KeyboardInterrupt) as error:
-            if str(error).partition("\n")[0] != "stopped":
-                raise
-
-
 class Gathering:
     """Stands for `torch.distributed`, with processes that run one after the other, until each has the others' parts."""
 
@@ -122,7 +80,7 @@ class Gathering:
 
 
 def check_order(draw, monkeypatch):
-    """One random trial: rows, a structure, a budget, windows, interruptions and ranks."""
+    """One random trial: rows, a structure, a budget, windows and ranks."""
     lengths = [draw.choice((1, 2, 3, draw.randint(1, 30))) for _ in range(draw.randint(1, 20))]
     function = STRUCTURES[draw.choice(list(STRUCTURES))]
     rows, budget = rows_of(lengths), draw.choice(("auto", 1, draw.randint(1, 90)))
@@ -130,10 +88,7 @@ def check_order(draw, monkeypatch):
     options = {"collator": pad, "max_tokens": budget, "max_batch_size": draw.choice((None, draw.randint(1, 4)))}
     ranks = draw.choice((1, 1, 2, 3))
     if ranks == 1 and draw.random() < 0.5:
-        often, window = draw.choice((0, 0.1)), draw.randint(1, 25)
-        stopping = Stopping(function, draw, often)
-        found = interrupted(map_by_length(stopping, Source(rows, draw, often), window=window, **options))
-        return same(expected, found)
+        return same(expected, list(map_by_length(function, iter(rows), window=draw.randint(1, 25), **options)))
     monkeypatch.setattr("quadrat.batching.any_loop._require_processes", Gathering(ranks).of)
     for rank in [*range(ranks)] * 2:
         with contextlib.suppress(TimeoutError):

@@ -1,19 +1,17 @@
-"""Trainer's evaluation with quadrat's container in it, and predictions without padding."""
+"""Trainer's evaluation with quadrat's container in it, predictions without padding, and lack of memory."""
 
-import copy
-import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
 from quadrat.evaluation.containers import EvalLoopContainer
 from support.compare import picture
+from support.isolated import python
 from support.strategies import make_tokenizer
 from support.trainer import arguments, tiny
 
@@ -138,86 +136,53 @@ def test_what_has_no_padding_stays():
     assert made[1].label_ids[1].to_lists() == [[1, 2], [3]]
 
 
-STEPS = st.tuples(st.integers(1, 3), st.integers(0, 5), st.booleans(), st.booleans())
-# -100, which pads in the reference, is no uint8.
-DTYPES = st.sampled_from([["uint8"], ["float32"], ["float32", "float64"], ["float64", "float32"]])
+HUGE = torch.zeros(1, 1).expand(10**7, 10**7)
 
 
-@given(
-    st.lists(STEPS, min_size=1, max_size=6),
-    DTYPES,
-    st.sampled_from([(), (2,)]),
-    st.sampled_from([dict, transformers.BatchEncoding]),
-)
-def test_ragged_containers(batches, dtypes, inner, mapping):
-    """Nothing is padded; rows are as long as they were, of the dtype that the reference's have."""
-    container, reference = quadrat.evaluation.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
-    assert container.get_arrays() is None
-    added = []
-    for number, (rows, width, moves, looks) in enumerate(batches):
-        dtype = getattr(torch, dtypes[number % len(dtypes)])
-        added.append(torch.arange(rows * width * 2 ** len(inner)).reshape(rows, width, *inner).to(dtype))
-        container.add(mapping({"logits": added[-1], "classes": torch.ones(rows)}))
-        if moves:
-            container.to_cpu_and_numpy()
-        if looks:
-            assert container.get_arrays()["logits"].to_lists() == [row.tolist() for one in added for row in one]
-        if dtypes != ["uint8"]:
-            reference.add(added[-1])
-    arrays = container.get_arrays()
-    assert type(arrays) is mapping
-    assert arrays["classes"].tolist() == [1] * sum(rows for rows, *_ in batches)
-    assert arrays["logits"].to_lists() == [row.tolist() for one in added for row in one]
-    if dtypes != ["uint8"]:
-        padded = reference.get_arrays()
-        assert arrays["logits"].values.dtype == padded.dtype
-        assert np.array_equal(quadrat.pad(arrays["logits"], padding_value=-100), padded)
-
-
-def test_a_ragged_container_goes_on():
-    container, reference = quadrat.evaluation.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
-    for width in (3, 5, 4):
+@pytest.mark.parametrize("library", ["pt", "np"])
+@pytest.mark.parametrize("before", [1, 3])
+def test_what_there_is_no_memory_for_is_not_added(library, before):
+    """The first array of the batch has room, the second has not."""
+    convert = (lambda value: value.numpy()) if library == "np" else lambda value: value
+    container, reference = quadrat.evaluation.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
+    for number in range(before):
         for each in (container, reference):
-            each.add(torch.full((2, width), float(width)))
-        before = container.get_arrays()
-        lists = before.to_lists()
-    container.ragged = False
-    assert np.array_equal(container.get_arrays(), reference.get_arrays())
-    assert before.to_lists() == lists
-    container.ragged = True
-    assert container.get_arrays().to_lists() == reference.get_arrays().tolist()
-    # What has to be joined at once has no rows of its own any more.
+            each.add(tuple(map(convert, (torch.full((6, 3), float(number)),) * 2)))
+    for refused in (HUGE, torch.zeros(1, 1).expand(10**7, 3 * 10**6)):
+        with pytest.raises((MemoryError, RuntimeError)):
+            container.add((convert(torch.zeros(300_000, 3)), convert(refused)))
     for each in (container, reference):
-        each.add(torch.ones(2, 5, dtype=torch.float64))
-    assert container.get_arrays().to_lists() == reference.get_arrays().tolist()
+        each.add(tuple(map(convert, (torch.ones(6, 4), torch.ones(6, 4)))))
+    assert picture(container.tensors) == picture(reference.tensors)
 
 
-@pytest.mark.parametrize("looked_at", [False, True])
-def test_what_a_ragged_container_refuses_changes_nothing(looked_at):
-    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
-    for width in (3, 2):
-        container.add((torch.ones(1, width, 2),))
-    if looked_at:
-        container.get_arrays()
-    for error, batch in [
-        (ValueError, (torch.ones(1, 3, 4),)),
-        (ValueError, (torch.ones(1, 3, 1),)),  # NumPy would spread it
-        (AssertionError, [torch.ones(1, 3, 2)]),
-    ]:
-        with pytest.raises(error):
-            container.add(batch)
-    container.add((torch.ones(1, 4, 2),))
-    assert container.get_arrays()[0].lengths.tolist() == [3, 2, 4]
+LIMITED = """
+import resource
+import torch
+import quadrat
+
+small, large = torch.ones(6, 3), torch.ones(64 << 20)
+container = quadrat.evaluation.EvalLoopContainer()
+for _ in range(2):
+    container.add((small, small))
+container.add((torch.ones(2, 3), torch.ones(2, 3)))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+try:
+    container.add((small, large.view(-1, 1)))
+except (MemoryError, RuntimeError):
+    pass
+else:
+    raise AssertionError("there was room")
+container.add((small, small))
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+first, second = container.get_arrays()
+assert first.shape == second.shape == (20, 3), (first.shape, second.shape)
+assert (first == 1).all() and (second == 1).all()
+"""
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
-def test_copies_of_ragged_containers(how):
-    container = quadrat.evaluation.EvalLoopContainer(ragged=True)
-    for width in (3, 2):
-        container.add((torch.ones(1, width, 2), torch.ones(1)))
-    other = how(container)
-    other.add((torch.ones(2, 4, 2), torch.ones(2)))
-    container.add((torch.zeros(1, 1, 2), torch.zeros(1)))
-    assert [rows.lengths.tolist() for rows in (container.arrays[0], other.arrays[0])] == [[3, 2, 1], [3, 2, 4, 4]]
-    assert (other.arrays[0].values == 1).all()
-    assert other.arrays[1].tolist() == [1] * 4
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much memory is mapped")
+def test_memory_that_cannot_grow():
+    python("-c", LIMITED)

@@ -161,14 +161,13 @@ def functions() -> Iterator[Work]:
     deferring = quadrat.DataCollatorForSeq2Seq(samples.tokenizer(), deferred=True)
     made["DeferredBatch.to"] = lambda: deferring(samples.batch("DataCollatorForSeq2Seq")).to("cpu")
     made["EvalLoopContainer"] = lambda: gathered(padded)
-    made["EvalLoopContainer, ragged"] = lambda: gathered(padded, ragged=True)
     made["DistributedTensorGatherer"] = lambda: gathered_by_two(padded.numpy())
     for name, call in made.items():
         yield Work(name, call)
 
 
-def gathered(padded: torch.Tensor, **options: Any) -> Any:
-    container = quadrat.evaluation.EvalLoopContainer(**options)
+def gathered(padded: torch.Tensor) -> Any:
+    container = quadrat.evaluation.EvalLoopContainer()
     for width in (3, 300, 7):
         container.add((padded[:, :width], padded[:, 0]))
     return container.get_arrays()

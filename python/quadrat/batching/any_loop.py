@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -46,9 +46,8 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         collator: a collator of quadrat or transformers, or a function of a list of rows, which gets a `Ragged` as a
             `Ragged`. By default a `DataCollatorWithPadding` of the tokenizer.
         tokenizer: for texts, and for the default collator.
-        max_tokens: the maximum number of tokens in a batch, padding included, or a function that returns it of the
-            lengths, `[rows]` (of a window). "auto": those of 32 rows of mean length, and at least those of the longest
-            row.
+        max_tokens: the maximum number of tokens in a batch, padding included. "auto": those of 32 rows of mean length,
+            and at least those of the longest row.
         column: the column whose lengths count.
         lengths: `[rows]` integers, by default the `quadrat.lengths` of `column`.
         max_batch_size: the maximum number of rows in a batch; by default as many as the budget allows.
@@ -78,7 +77,7 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         *,
         collator: Callable[[Any], Any] | None = None,
         tokenizer: Any = None,
-        max_tokens: int | Literal["auto"] | Callable[[IntArray], int] = "auto",
+        max_tokens: int | Literal["auto"] = "auto",
         column: str = MAIN,
         lengths: Any = None,
         max_batch_size: int | None = None,
@@ -90,27 +89,25 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = number_below(rank, "rank", self.world_size)
         rows = _tokenized(rows, tokenizer)
-        found = measured(rows, column) if lengths is None else lengths_of(lengths)
-        require_rows(found, "batch")
+        sizes = measured(rows, column) if lengths is None else lengths_of(lengths)
+        require_rows(sizes, "batch")
         self._count, self._read = _reader(rows, column)
-        require_each(found, self._count)
-        if not found.min():
-            raise ValueError(f"row {int(found.argmin())} has no tokens: leave it out, or give it a token")
+        require_each(sizes, self._count)
+        if not sizes.min():
+            raise ValueError(f"row {int(sizes.argmin())} has no tokens: leave it out, or give it a token")
         multiple = getattr(self.collator, "pad_to_multiple_of", None) or 1
         if max_tokens == "auto":
-            max_tokens = usual_budget(_USUAL, found, multiple)
-        elif callable(max_tokens):
-            max_tokens = max_tokens(found)
+            max_tokens = usual_budget(_USUAL, sizes, multiple)
         require_choice(overlong, "overlong", ("error", "alone"))
         budget = Budget.of(max_tokens, not joins_rows(self.collator), max_batch_size, multiple)
         if overlong == "error":
-            budget.require(found, advice="overlong='alone' makes such a row a batch of its own")
+            budget.require(sizes, advice="overlong='alone' makes such a row a batch of its own")
         order = np.arange(self._count)
-        batches = budget.batched(found, order, self._count)
+        batches = budget.batched(sizes, order, self._count)
         self._shares = min(self.world_size, self._count)  # with more processes than rows, some have the same row
         if self._shares > 1:
             steps = -(-len(batches) // self._shares)
-            batches = budget.balanced(found, order, batches, ranks=self._shares, steps=steps, order=None).reshape(-1, 3)
+            batches = budget.balanced(sizes, order, batches, ranks=self._shares, steps=steps, order=None).reshape(-1, 3)
         self.max_tokens = budget.tokens
         self._plan = [order[first:last] for first, last, _ in batches.tolist()]
         self.row_numbers = self._of_rank(self.rank)
@@ -124,7 +121,11 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
 
     def __iter__(self) -> Iterator[tuple[IntArray, Any]]:
         """Pairs of row numbers, `[rows]` int64, and the batch of these rows."""
-        return map(self._batch, range(len(self)))
+        for rows in self.row_numbers:
+            numbers = rows.copy()
+            with _naming(numbers):
+                batch = self.collator(self._read(numbers.tolist()))
+            yield numbers, batch
 
     def restore(self, outputs: Iterable[Any], *, padding_value: Any = -100) -> Any:
         """Put the outputs of the batches into the order of the rows.
@@ -150,26 +151,18 @@ class by_length:  # noqa: N801 - called like `map` and `zip`
         outputs, numbers = list(outputs), self.row_numbers
         if len(outputs) != len(self):
             raise ValueError(f"{len(outputs)} outputs for {len(self)} batches: give one for each, in their order")
-        if self.world_size == 1:
-            return Restoring(self._count, numbers, numbers, padding_value).restored(outputs)
-        # Joined before they are sent: an output may be a view of a larger tensor.
-        ends = np.cumsum([*map(len, numbers)])
-        places = np.split(np.arange(ends[-1]), ends[:-1])
-        joined = Restoring(int(ends[-1]), places, numbers, padding_value).restored(outputs)
-        parts: list[Any] = [None] * self.world_size
-        distributed = _require_processes(self.world_size, self.rank)
-        import torch
+        if self.world_size > 1:
+            parts: list[Any] = [None] * self.world_size
+            distributed = _require_processes(self.world_size, self.rank)
+            import torch
 
-        with torch.inference_mode(False):  # torch 2.2 does not receive in it
-            distributed.all_gather_object(parts, in_host_memory(joined))
-        # Its own first, on whose device the results are.
-        parts[self.rank], ranks = joined, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
-        numbers = [np.concatenate(self._of_rank(rank)) for rank in ranks]
-        return Restoring(self._count, numbers, numbers, padding_value).restored([parts[rank] for rank in ranks])
-
-    def _batch(self, at: int) -> tuple[IntArray, Any]:
-        numbers = self.row_numbers[at].copy()
-        return numbers, _naming(numbers, lambda rows: self.collator(self._read(rows)), numbers.tolist())
+            with torch.inference_mode(False):  # torch 2.2 does not receive in it
+                distributed.all_gather_object(parts, [in_host_memory(output) for output in outputs])
+            # Its own first, on whose device the results are.
+            parts[self.rank], ranks = outputs, sorted(range(self.world_size), key=lambda rank: rank != self.rank)
+            outputs = [output for rank in ranks for output in parts[rank]]
+            numbers = [rows for rank in ranks for rows in self._of_rank(rank)]
+        return Restoring(self._count, numbers, padding_value).restored(outputs)
 
     def _of_rank(self, rank: int) -> list[IntArray]:
         return self._plan[rank % self._shares :: self._shares]
@@ -181,7 +174,7 @@ def map_by_length(
     *,
     collator: Callable[[Any], Any] | None = None,
     tokenizer: Any = None,
-    max_tokens: int | Literal["auto"] | Callable[[IntArray], int] = "auto",
+    max_tokens: int | Literal["auto"] = "auto",
     padding_value: Any = -100,
     window: int = 2048,
     **options: Any,
@@ -190,9 +183,7 @@ def map_by_length(
 
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
-    is an iterator of one item for each row, in order, which holds the rows of one window. If reading a row fails, the
-    rows before it come first. If the function fails or is interrupted, `next` goes on with that batch; rows that
-    cannot be planned end the iterator. Threads may share it.
+    is an iterator of one item for each row, in order, which holds the rows of one window, and ends with an error.
 
     Call it, and read an iterator's results, within `torch.inference_mode()`.
 
@@ -210,7 +201,7 @@ def map_by_length(
 
     Raises:
         TypeError, ValueError, RuntimeError: what `by_length` and `by_length.restore` raise, and what the function
-            raises, with the numbers of the rows of its batch; RuntimeError for StopIteration, as in a generator.
+            raises, with the numbers of the rows of its batch.
 
     Examples:
         >>> import quadrat
@@ -232,87 +223,47 @@ def map_by_length(
     if not _can_be_indexed(rows):
         if "lengths" in options:
             raise TypeError("lengths are those of rows that can be indexed: give list(rows), or no lengths")
-        return _InWindows(function, rows, number_below(window, "window", 1 << 62, 1), options, padding_value)
-    batches, outputs = by_length(rows, **options), list[Any]()
+        return _in_windows(function, iter(rows), number_below(window, "window", 1 << 62, 1), options, padding_value)
+    batches = by_length(rows, **options)
     count = sum(map(len, batches.row_numbers))
     with NoBar() if batches.rank or len(batches) == 1 else progress_bar(count, "rows") as bar:
-        _compute(function, batches, outputs, bar)
+        return _computed(function, batches, padding_value, bar)
+
+
+def _in_windows(function: Any, rows: Iterator[Any], window: int, options: Any, padding_value: Any) -> Iterator[Any]:
+    """The results of rows that are read in windows."""
+    for first in itertools.count(0, window):
+        read = [*itertools.islice(rows, window)]
+        if not read:
+            return
+        try:
+            results = _computed(function, by_length(read, **options), padding_value, NoBar())
+        except Exception as error:
+            if first:
+                error.add_note(f"quadrat: rows are counted from row {first}, the first one of a window")
+            raise
+        yield from map(functools.partial(row_of, results), range(len(read)))
+        del read, results  # before more rows are read
+
+
+def _computed(function: Callable[[Any], Any], batches: by_length, padding_value: Any, bar: Any) -> Any:
+    """What a function returns of each batch, in the order of the rows."""
+    outputs = []
+    for numbers, batch in batches:
+        with _naming(numbers):
+            outputs.append(function(batch))
+        bar.update(len(numbers))
     return batches.restore(outputs, padding_value=padding_value)
 
 
-class _InWindows(Iterator[Any]):
-    """Results of rows that are read in windows. After an error of the function it goes on where it was."""
-
-    def __init__(self, function: Any, rows: Any, window: int, options: dict[str, Any], padding_value: Any) -> None:
-        self._function, self._source, self._window = function, iter(rows), window
-        self._options, self._padding = options, padding_value
-        self._first = 0  # the number of the first row of the window
-        self._rows, self._outputs = list[Any](), list[Any]()  # of the window
-        self._batches: by_length | None = None
-        self._ready: Iterator[Any] = iter(())
-        self._error: Exception | None = None  # of reading the row after these
-        self._computing = threading.RLock()
-
-    def __next__(self) -> Any:
-        while True:
-            first = self._first
-            for result in self._ready:  # without a lock, whose release an interrupt may follow
-                return result
-            with self._computing:
-                if self._first == first:  # else another thread has computed a window meanwhile
-                    self._next_window()
-
-    def _next_window(self) -> None:
-        self._ready = iter(())  # frees the results before it reads more rows
-        if self._error is None and self._batches is None:
-            try:  # in one call, so that an interrupt loses no row
-                self._rows.extend(itertools.islice(self._source, self._window - len(self._rows)))
-            except Exception as error:  # raised after the rows before it
-                self._error = error
-        if self._rows:
-            return self._finish_window()
-        of_row, self._error = self._error, None
-        raise StopIteration if of_row is None else of_row
-
-    def _finish_window(self) -> None:
-        try:
-            if self._batches is None:
-                self._batches = by_length(self._rows, **self._options)
-            _compute(self._function, self._batches, self._outputs, NoBar())
-            results = self._batches.restore(self._outputs, padding_value=self._padding)
-        except Exception as error:
-            if self._first:
-                error.add_note(f"quadrat: rows are counted from row {self._first}, the first one of a window")
-            if self._batches is None:  # the same would be raised at each call
-                self._source, self._rows, self._error = iter(()), [], None
-            raise _not_a_stop(error)  # noqa: B904 - as it is
-        ready, first = map(functools.partial(row_of, results), range(len(self._rows))), self._first + len(self._rows)
-        # Without a call in between, after which an interrupt may come.
-        self._ready, self._first, self._rows, self._batches, self._outputs = ready, first, [], None, []
-
-
-def _compute(function: Callable[[Any], Any], batches: by_length, outputs: list[Any], bar: Any) -> None:
-    """Append the outputs of the batches that have none yet."""
-    for at in range(len(outputs), len(batches)):
-        numbers, batch = batches._batch(at)
-        outputs.append(_naming(numbers, function, batch))
-        bar.update(len(numbers))
-
-
-def _naming(numbers: IntArray, function: Callable[[Any], Any], given: Any) -> Any:
-    """The result of a function; the numbers of rows are added to its errors."""
+@contextlib.contextmanager
+def _naming(numbers: IntArray) -> Iterator[None]:
+    """Adds the numbers of rows to errors."""
     try:
-        return function(given)
+        yield
     except Exception as error:
-        raised = _not_a_stop(error)
-        raised.add_note(f"quadrat: the batch has {named(numbers)}")
-        raise raised  # noqa: B904 - as it is
-
-
-def _not_a_stop(error: Exception) -> Exception:
-    """The error; for StopIteration, which would end an iteration unnoticed, what a generator raises."""
-    text = "a function that makes batches, or computes them, raised StopIteration"
-    return RuntimeError(text) if isinstance(error, StopIteration) else error
+        error.add_note(f"quadrat: the batch has {named(numbers)}")
+        raise
 
 
 def _require_processes(world_size: int, rank: int) -> Any:
@@ -325,10 +276,9 @@ def _require_processes(world_size: int, rank: int) -> Any:
             f"world_size={world_size}: the results of all processes are gathered by torch.distributed, which is not "
             "initialised: call torch.distributed.init_process_group first, or leave world_size out"
         )
-    if (found := (processes.get_world_size(), processes.get_rank())) != (world_size, rank):
-        raise ValueError(
-            f"world_size={world_size} and rank={rank}, but torch.distributed has {found[0]} and {found[1]}"
-        )
+    size, place = processes.get_world_size(), processes.get_rank()
+    if (size, place) != (world_size, rank):
+        raise ValueError(f"world_size={world_size} and rank={rank}, but torch.distributed has {size} and {place}")
     return processes
 
 
@@ -357,14 +307,14 @@ def _tokenized(rows: Any, tokenizer: Any) -> Any:
     if tokenizer is None or not isinstance(rows, Sequence) or not len(rows) or not _is_text(rows[0]):
         return rows
     limited = getattr(tokenizer, "model_max_length", _UNLIMITED) < _UNLIMITED
-    rest, made = iter(rows), list[Any]()
+    rest, encodings = iter(rows), list[Any]()
     for texts in iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), []):
-        for row, text in enumerate(texts, len(made)):
+        for row, text in enumerate(texts, len(encodings)):
             if not _is_text(text):
                 raise TypeError(f"row {row} is a {type(text).__name__}, and rows before it are texts")
-        encoded = tokenizer(texts, truncation=limited)
-        made += [dict(zip(encoded, values, strict=True)) for values in zip(*encoded.values(), strict=True)]
-    return made
+        columns = tokenizer(texts, truncation=limited)
+        encodings += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return encodings
 
 
 def _is_text(row: Any) -> bool:

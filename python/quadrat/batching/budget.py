@@ -111,17 +111,18 @@ class AttentionCost:
         return np.rint(costs).astype(np.int64)  # type: ignore[no-any-return]
 
 
-def attention_of(given: Any) -> AttentionCost | None:
+def attention_of(value: Any) -> AttentionCost | None:
     """The cost that an argument `attention` means. Raises TypeError or ValueError."""
-    if given is None or isinstance(given, AttentionCost):
-        cost: AttentionCost | None = given
-    elif isinstance(given, (str, bool)):
-        raise TypeError(f"attention must be a number of tokens, or a model or its config, not {given!r}")
+    if value is None:
+        return None
+    if isinstance(value, (str, bool)):
+        raise TypeError(f"attention must be a number of tokens, or a model or its config, not {value!r}")
+    if isinstance(value, AttentionCost):
+        cost = value
     else:
-        cost = AttentionCost(float(given)) if isinstance(given, (int, float, np.number)) else AttentionCost.of(given)
-    if cost is not None:
-        number_below(cost.window, "window", 1 << 62)
-    if cost is not None and not (0 < cost.crossover < math.inf and 0 <= cost.windowed <= 1 and cost.window >= 0):
+        cost = AttentionCost(float(value)) if isinstance(value, (int, float, np.number)) else AttentionCost.of(value)
+    number_below(cost.window, "window", 1 << 62)
+    if not (0 < cost.crossover < math.inf and 0 <= cost.windowed <= 1):
         raise ValueError(
             f"attention must be a number of tokens above 0, with a share of layers from 0 to 1, not {cost}"
         )
@@ -147,10 +148,10 @@ def _multiplied(model: Any, text: Any) -> float:
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Embedding):
             continue
-        own = (one.numel() for one in module.parameters(recurse=False) if one.dim() > 1)
+        sizes = (parameter.numel() for parameter in module.parameters(recurse=False) if parameter.dim() > 1)
         # Weights that are stored with fewer bits have other shapes.
         whole = getattr(module, "in_features", 0) * getattr(module, "out_features", 0)
-        total += (whole or sum(own)) * (chosen if "experts" in name.split(".") else 1)
+        total += (whole or sum(sizes)) * (chosen if "experts" in name.split(".") else 1)
     return total
 
 
@@ -172,15 +173,6 @@ def usual_budget(rows: int, lengths: IntArray, multiple_of: int = 1) -> int:
     """As many tokens as so many rows of mean length have, and at least those of the longest row, rounded up."""
     longest = -(-int(lengths.max()) // multiple_of) * multiple_of
     return max(longest, math.ceil(rows * float(lengths.mean())))
-
-
-def histogram(values: IntArray) -> tuple[IntArray, IntArray]:
-    """The different values, rising, and how often each occurs."""
-    if int(values.max()) > max(4 * len(values), 1 << 16):
-        return np.unique(values, return_counts=True)
-    counts = np.bincount(values)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
 
 
 def joins_rows(collator: Any) -> bool:
@@ -224,11 +216,9 @@ class Budget(NamedTuple):
         widths, multiple = lengths, self.multiple_of
         if self.padded and multiple > 1:
             widths = -(-widths // multiple) * multiple
-        found, counts = histogram(widths)
-        median = found[np.searchsorted(counts.cumsum(), -(-len(widths) // 2))]
-        costs = cost.of_rows(widths) if found[-1] >= len(widths) else cost.of_rows(np.arange(found[-1] + 1))[widths]
-        tokens = round(self.tokens * float(cost.of_tokens(median)))
-        return costs, self._replace(tokens=min(tokens, _core.MOST_BUDGET), multiple_of=1)
+        middle = (len(widths) - 1) // 2
+        tokens = round(self.tokens * float(cost.of_tokens(np.partition(widths, middle)[middle])))
+        return cost.of_rows(widths), self._replace(tokens=min(tokens, _core.MOST_BUDGET), multiple_of=1)
 
     def usual_window(self, lengths: IntArray) -> int:
         """The rows of some batches: the last rows of a window are then few of its rows."""
@@ -238,10 +228,10 @@ class Budget(NamedTuple):
     def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
         """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
         batches = np.empty((len(rows), 3), np.int64)
-        failure, made = _core.plan_batches(lengths, self, window, rows, batches)
+        failure, count = _core.plan_batches(lengths, self, window, rows, batches)
         if failure is not None:
             raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
-        return batches[:made]
+        return batches[:count]
 
     def balanced(
         self, lengths: IntArray, rows: IntArray, batches: IntArray, *, ranks: int, steps: int, order: IntArray | None

@@ -12,7 +12,7 @@ from quadrat.batching.row_tokens import tokens_in_batches
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths, require_each
-from quadrat.support.arrays import IntArray
+from quadrat.support.arrays import IntArray, as_numpy
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop
 from quadrat.support.progress import progress_bar
@@ -72,20 +72,20 @@ def lengths(dataset: Any, column: str = MAIN, *, choices: bool = False, weights:
     if choices:
         return tokens_in_batches(parts_of(dataset, (column,)), choices=True)
     if isinstance(dataset, (list, tuple)):
-        return measure(_chunks(dataset), len(dataset), column, bare=True)
-    if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
-        return _of_arrow(dataset, column)
+        return measure(dataset, len(dataset), column, bare=True)
     torch = sys.modules.get("torch.utils.data")
     if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
+    if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
+        return _of_arrow(dataset, column)
     return _of_other(dataset, column)
 
 
-def weighted(found: IntArray, parts: Iterable[list[Any]]) -> IntArray:
+def weighted(sizes: IntArray, parts: Iterable[list[Any]]) -> IntArray:
     """Lengths and weights together. A part has the weights of some rows. Raises TypeError or ValueError."""
-    weights: IntArray = np.concatenate([found[:0], *(as_lengths(_patches_of(one), "weights") for (one,) in parts)])
-    require_each(weights, len(found), "weights")
-    return found + weights
+    weights: IntArray = np.concatenate([sizes[:0], *(as_lengths(_patches_of(part), "weights") for (part,) in parts)])
+    require_each(weights, len(sizes), "weights")
+    return sizes + weights
 
 
 def _patches_of(part: Any) -> Any:
@@ -99,25 +99,23 @@ def _patches_of(part: Any) -> Any:
     return np.array([grid.prod(1).sum() for grid in grids], np.int64)
 
 
-def lengths_of(given: Any, rows: int | None = None) -> IntArray:
+def lengths_of(source: Any, rows: int | None = None) -> IntArray:
     """Lengths as they were given, checked and copied; of a dataset, those of its rows. rows: how many there must be."""
-    if not hasattr(given, "dtype"):
-        is_list = isinstance(given, (list, tuple))
-        some = given[:1] if is_list else ()
-        named = isinstance(given, Mapping) or (not is_list and getattr(given, "column_names", None))
-        if named or (some and isinstance(some[0], (Mapping, list, tuple))):
-            given = lengths(given)
-    found = as_lengths(given)
+    if isinstance(source, (list, tuple)):
+        holds_rows = len(source) > 0 and isinstance(source[0], (Mapping, list, tuple))
+    else:
+        holds_rows = isinstance(source, Mapping) or bool(getattr(source, "column_names", None))
+    sizes = as_lengths(lengths(source) if holds_rows else source)
     if rows is not None:
-        require_each(found, rows)
-    return found
+        require_each(sizes, rows)
+    return sizes
 
 
 def _of_other(dataset: Any, column: str) -> IntArray:
     datasets: Any = sys.modules.get("datasets")
     if type(dataset) is getattr(datasets, "Column", ()):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
-            return measure(_chunks(dataset), len(dataset), column, values=True)
+            return measure(dataset, len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
     if _is_stored(dataset):
         _require_stored(dataset, column)
@@ -140,27 +138,24 @@ def _of_other(dataset: Any, column: str) -> IntArray:
     return _of_items(dataset, column)
 
 
-def measure(
-    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
-) -> IntArray:
-    """The lengths of items in lists that nobody else holds, or of their values in a column."""
+def measure(items: Iterable[Any], count: int, column: str, *, bare: bool = False, values: bool = False) -> IntArray:
+    """The lengths of items, or of their values in a column."""
     # bare: rows may come without a mapping around them; values: none has one.
-    found, first = np.empty(count, np.int64), 0
+    sizes, first, known = np.empty(count, np.int64), 0, interop()
     name, bare = (None, True) if values else (column, bare)
-    known = interop()
-    for rows in chunks:
+    for rows in (items[:],) if type(items) is list else _chunks(items):  # in lists that nobody else holds
         if len(rows) > count - first:
             raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
-        row, kind = 0, list
-        while (row := _core.measure_rows(rows, name, bare, kind, row, found[first:], known)) < len(rows):
+        row, kind, left = 0, list, sizes[first:] if first else sizes
+        while (row := _core.measure_rows(rows, name, bare, kind, row, left, known)) < len(rows):
             # One of another type than those before it.
             value = rows[row] if values else _value_of(rows[row], first + row, column, bare=bare)
-            found[first + row] = _length_of(value, first + row, column)
+            left[row] = _length_of(value, first + row, column)
             row, kind = row + 1, type(value)
         first += len(rows)
     if first < count:
         raise ValueError(f"column {column!r} has the length {count}, but gives {first} rows")
-    return found
+    return sizes
 
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
@@ -188,8 +183,8 @@ def _is_stored(dataset: Any) -> bool:
 def _of_items(dataset: Any, column: str) -> IntArray:
     count = len(dataset)
     if count > _ITEMS:
-        return measure(_items(dataset, count), count, column)
-    return measure([[dataset[row] for row in range(count)]], count, column)
+        return measure(itertools.chain.from_iterable(_items(dataset, count)), count, column)
+    return measure([dataset[row] for row in range(count)], count, column)
 
 
 def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
@@ -231,13 +226,12 @@ def _require_stored(dataset: Any, column: str) -> None:
 
 def _of_column(rows: Any, column: str) -> IntArray:
     if isinstance(rows, Ragged):
-        found = rows.lengths
-        return np.asarray(found.cpu() if is_tensor(found) else found)
+        return as_numpy(rows.lengths, "lengths")
     if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim == 2 and not getattr(rows, "is_nested", False):
         return np.full(len(rows), rows.shape[1], np.int64)
     if is_arrow(rows):
         return _of_arrow(rows, column)
-    return measure(_chunks(rows), len(rows), column, values=True)
+    return measure(rows, len(rows), column, values=True)
 
 
 def is_arrow(value: Any) -> bool:
@@ -259,8 +253,8 @@ def _of_arrow(source: Any, column: str) -> IntArray:
             if column in values.column_names:  # more than once
                 raise
             raise _missing(column, values.column_names) from None
-    found = _list_lengths(values, column)
-    return _without_nulls(found, column) if values.null_count else found
+    sizes = _list_lengths(values, column)
+    return _without_nulls(sizes, column) if values.null_count else sizes
 
 
 def _imported(source: Any) -> Any:
@@ -279,16 +273,15 @@ def _list_lengths(values: Any, column: str) -> IntArray:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
 
-    several = isinstance(values, pa.ChunkedArray)
-    kind, chunks = values.type, values.chunks if several else [values]
+    kind, chunks = values.type, values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     if kind.id == _EXTENSION:
         chunks = [chunk.storage for chunk in chunks]
     if not _holds_tokens(kind):
         is_list = (kind.storage_type if kind.id == _EXTENSION else kind).id in _LISTS
         why = _NO_TOKENS if is_list else "and only lists have lengths: tokenize texts first"
         raise TypeError(f"column {column!r} holds {values.type}, {why}")
-    found = [_lengths_of_chunk(chunk) for chunk in chunks]
-    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+    sizes = [_lengths_of_chunk(chunk) for chunk in chunks]
+    return sizes[0] if len(sizes) == 1 else np.concatenate([np.empty(0, np.int64), *sizes])
 
 
 def _lengths_of_chunk(values: Any) -> IntArray:
@@ -310,10 +303,10 @@ def _holds_tokens(kind: Any) -> bool:
     return kind.id in _LISTS and not pa.types.is_nested(kind.value_type)
 
 
-def _without_nulls(found: IntArray, column: str) -> IntArray:
-    if found.size and int(found.min()) < 0:
-        raise _null(int((found < 0).argmax()), column)
-    return found
+def _without_nulls(sizes: IntArray, column: str) -> IntArray:
+    if sizes.size and int(sizes.min()) < 0:
+        raise _null(int((sizes < 0).argmax()), column)
+    return sizes
 
 
 def _length_of(value: Any, row: int, column: str) -> int:
@@ -368,12 +361,9 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
             bar.update(len(items))
 
 
-def _chunks(items: Any) -> Iterable[list[Any]]:
-    """Items of an iterable, many at a time; of a list, a copy."""
-    if type(items) is list:
-        return [items[:]]
+def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
     rest = iter(items)
-    return iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
+    return iter(lambda: [*itertools.islice(rest, _AT_A_TIME)], [])
 
 
 def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:

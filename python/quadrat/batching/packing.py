@@ -124,10 +124,10 @@ class Packing(NamedTuple):
             raise ValueError("give counts and max_count, or neither")
         if strategy == "first_fit" or overlong == "split":
             raise ValueError("packs with counts are made with strategy='best_fit' or 'in_order', and of whole rows")
-        found, most = as_lengths(counts, "counts"), number_below(max_count, "max_count", 1 << 62)
-        if found.size and int(found.max()) > most:
-            raise ValueError(f"row {int(found.argmax())} has the count {int(found.max())}, above max_count={most}")
-        return cls(length, strategy, overlong, found, most)
+        counts, most = as_lengths(counts, "counts"), number_below(max_count, "max_count", 1 << 62)
+        if counts.size and int(counts.max()) > most:
+            raise ValueError(f"row {int(counts.argmax())} has the count {int(counts.max())}, above max_count={most}")
+        return cls(length, strategy, overlong, counts, most)
 
     def packs(self, lengths: IntArray, order: tuple[int, int] | None = None) -> Packs:
         """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long."""
@@ -165,7 +165,7 @@ class Packing(NamedTuple):
         best = packed(sizes, limit, _core.FITS.BEST, second)
         if second is not None or len(sizes) > _COMPARED or len(best[1]) - 1 <= -(-total // limit):
             return best
-        return min(best, packed(sizes, limit, _core.FITS.FIRST), key=lambda found: len(found[1]))
+        return min(best, packed(sizes, limit, _core.FITS.FIRST), key=lambda packs: len(packs[1]))
 
     def pieces(self, packs: Packs, lengths: IntArray) -> Pieces:
         """The stretches of rows of these lengths that packs are made of."""

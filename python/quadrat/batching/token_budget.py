@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,15 +37,15 @@ def usual_sampler(
 ) -> TokenBudgetBatchSampler:
     """A sampler with as many steps as batches of `batch_size` rows take, or up to 5 % more or fewer."""
     # Where no budget gives this number (one row is far longer than others), the rows of a batch are limited too.
-    found = lengths_of(lengths)
-    require_rows(found, "batch")
+    sizes = lengths_of(lengths)
+    require_rows(sizes, "batch")
     multiple: int = options.get("multiple_of", 1)
     of_a_step: int = options.get("world_size", 1) * batches_of_a_step
-    some = found if len(found) <= _COUNTED else found[random_order(len(found), 0, 0, ROWS)[:_COUNTED]]
+    some = sizes if len(sizes) <= _COUNTED else sizes[random_order(len(sizes), 0, 0, ROWS)[:_COUNTED]]
     wanted = math.ceil(len(some) / batch_size / of_a_step)
     close = max(wanted // 50, int(wanted > 20))
-    longest = -(-max(int(found.max()), 1) // multiple) * multiple
-    least = max(longest, math.ceil(batch_size * float(found.mean())))
+    longest = -(-max(int(sizes.max()), 1) // multiple) * multiple
+    least = max(longest, math.ceil(batch_size * float(sizes.mean())))
     most = max(least, batch_size * longest)
     at: dict[str, Any] = {"max_tokens": least, "max_batch_size": max(len(some), batch_size)}
 
@@ -68,14 +68,14 @@ def usual_sampler(
         return low
 
     while True:
-        more, (tokens, rows) = steps_with(**at) - wanted, at.values()
-        if more > close and tokens < most:
+        excess, (tokens, rows) = steps_with(**at) - wanted, at.values()
+        if excess > close and tokens < most:
             at["max_tokens"] = nearest("max_tokens", tokens, most)
-        elif more < -close and rows > batch_size:
+        elif excess < -close and rows > batch_size:
             at["max_batch_size"] = nearest("max_batch_size", batch_size, rows - 1)
         else:
             at["max_batch_size"] = rows if rows < len(some) else None
-            return TokenBudgetBatchSampler(found, **at, **options)
+            return TokenBudgetBatchSampler(sizes, **at, **options)
 
 
 class _Plan(NamedTuple):
@@ -172,21 +172,21 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         attention: Any = None,
     ) -> None:
         require_choice(overlong, "overlong", ("error", "alone"))
-        found, cost = lengths_of(lengths), attention_of(attention)
-        self.rows = count = len(found)
+        sizes, cost = lengths_of(lengths), attention_of(attention)
+        self.rows = len(sizes)
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
-        require_rows(found, "batch")
+        require_rows(sizes, "batch")
         if overlong == "error":
-            budget.require(found, advice="overlong='alone' makes such a row a batch of its own")
+            budget.require(sizes, advice="overlong='alone' makes such a row a batch of its own")
         self.max_tokens = budget.tokens
-        self._costs, priced = budget.priced(cost, found)
+        self._costs, priced = budget.priced(cost, sizes)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
-        if self.world_size > count:
-            raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
+        if self.world_size > self.rows:
+            raise ValueError(f"world_size={world_size} is above the number of rows, {self.rows}")
         window = priced.usual_window(self._costs) if window is None else number_below(window, "window", 1 << 62, 1)
         numbers = self.world_size, self.rank is None, bool(shuffle), seed_of(seed), bool(drop_last)
-        self._plan = _Plan(found, priced, cost, window, *numbers)
+        self._plan = _Plan(sizes, priced, cost, window, *numbers)
         self.drop_last = self._plan.drop_last
         self._shared: tuple[int, Ragged] | None = None  # an epoch, and its batches for this rank
         self._steps = 0  # of an epoch; 0: not known yet
@@ -220,7 +220,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         return self._batches(at, self._share(at["epoch"]))
 
     def _batches(self, at: dict[str, Any], batches: Ragged) -> Iterator[list[int]]:
-        for first, last in pairwise(batches.offsets[at["batch"] :].tolist()):
+        for first, last in itertools.pairwise(batches.offsets[at["batch"] :].tolist()):
             self._at = at = {**at, "batch": at["batch"] + 1}
             yield batches.values[first:last].tolist()
 
@@ -255,15 +255,15 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     def _planned(self, epoch: int) -> tuple[IntArray, IntArray]:
         """Rows, and the batches of all ranks, `[steps, world_size, 3]`: where in the rows each begins and ends."""
         plan, ranks = self._plan, self._plan.world_size
-        first = {} if self._steps else {(0, ROWS): self._batched(0, ROWS)}
-        if first:
-            self._steps = self._steps_for(len(first[0, ROWS][1]))
+        batched = functools.lru_cache(1)(self._batched)  # the first epoch says how many steps all have
+        if not self._steps:
+            self._steps = self._steps_for(len(batched(0, ROWS)[1]))
         steps = self._steps
         most = steps * ranks + (ranks - 1 if plan.drop_last else 0)
         # If a shuffle needs too many batches, epoch 0's rows are used again.
         tries = [(epoch, stream) for stream in (ROWS, *range(GROUPS + 1, GROUPS + _TRIES))]
-        made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
-        rows, batches = next(one for one in made if len(one[1]) <= most)
+        plans = itertools.starmap(batched, (*tries, (0, ROWS)))
+        rows, batches = next((rows, batches) for rows, batches in plans if len(batches) <= most)
         order = random_order(steps, plan.seed, epoch, GROUPS) if plan.shuffle else None
         return rows, plan.budget.balanced(self._costs, rows, batches, ranks=ranks, steps=steps, order=order)
 

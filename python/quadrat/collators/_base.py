@@ -87,7 +87,7 @@ class Collator(Imitator):
 
     def _collate_anew(self, features: Any, framework: Any, outcome: Any) -> dict[str, Any]:
         """The batch where recipes have none: `outcome` is None, why it falls back, or () if it is to be compared."""
-        rows, facts = features, own_facts(self)
+        rows, facts = features, own_facts(self) if outcome is None else None
         try:
             if not (type(features) is list and features and _DICTS.issuperset(map(type, features))):
                 rows = self._normalise(features)

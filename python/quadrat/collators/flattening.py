@@ -144,6 +144,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         """The reference; in place of an older one, for lists instead of arrays, and for positions from the start on."""
         call = super().__call__
+        if type(self) is DataCollatorWithFlattening:  # before Python 3.13, objects whose `__dict__` was read are slower
+            call = originals.DataCollatorWithFlattening(self.return_tensors)
+            for name in (*_OPTIONS, *_KEYS):
+                setattr(call, name, getattr(self, name))
 
         def flatten(features: Any) -> Any:
             if not self._differs(features):

@@ -204,7 +204,7 @@ class StreamedDataset(Resumable, _Base):
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
                 pass
         rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is LazyTable else [part])]
-        known = measure([rows], len(rows), column)
+        known = measure(rows, len(rows), column)
         return rows, np.arange(len(rows)), weighted(known, parts_of(rows, (weights,))) if weights else known
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quadrat.evaluation.ragged_parts import RaggedParts
 from quadrat.ops.concat import Joining, concat_two, joins, leaves_of, likeness, tree_map
-from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
-from quadrat.ragged import Ragged
 from quadrat.support.arrays import is_array
 from quadrat.support.extras import needs
 
@@ -25,8 +21,6 @@ with needs("quadrat.evaluation.containers", "transformers"):
     from quadrat.installed.imitated import Imitation, code_of
 
 _JOINS = "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate", "atleast_1d", "nested_numpify"
-
-
 _SMALL = 1 << 20  # bytes
 
 
@@ -44,7 +38,7 @@ class _Batches:
     def append(self, batch: Any, padding: Any) -> bool:
         """Add a copy of a batch; False if it does not join these byte for byte."""
         arrays: list[Any] = []
-        if self._joining is not None or padding is not self._padding:  # which may have been set
+        if self._joining is not None or not self.columns or padding is not self._padding:  # which may have been set
             return False
         key = likeness(batch, arrays)
         if key != self._likeness or key is None:
@@ -62,8 +56,9 @@ class _Batches:
         """All as one batch. Each is let go of when it is copied, so that memory holds little more than the result."""
         if self._joining is None and self.columns and (count := len(self.columns[0])) > 1:
             if self._alike and count * sum(column[0].nbytes for column in self.columns) < _SMALL:
-                joins = (torch.cat if torch.is_tensor(column[0]) else np.concatenate for column in self.columns)
-                values = iter([join(column) for join, column in zip(joins, self.columns, strict=True)])
+                values = iter(
+                    [(torch.cat if torch.is_tensor(column[0]) else np.concatenate)(column) for column in self.columns]
+                )
                 self.__init__(tree_map(lambda _: next(values), self._batch), self._padding)  # type: ignore[misc]
                 return self._batch
             self._joining = Joining(self._batch, self.columns, self._padding)
@@ -77,14 +72,12 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
 
     The class of transformers copies everything it holds at each step. This one copies a batch when it is added, and
     when the result is asked for, and lets go of it then: its peak memory is about the size of the result. The results
-    are the same, also those of `tensors` and `arrays`; reading these two joins the batches added so far. Several
-    threads may use one container. A batch that cannot be added changes nothing.
+    are the same, also those of `tensors` and `arrays`; reading these two joins the batches added so far. A batch that
+    cannot be added changes nothing.
 
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; or to list them.
         padding_index: the padding value for narrower batches.
-        ragged: quadrat only: with `do_nested_concat`, arrays of two and more dimensions become a `Ragged` whose rows
-            are as long as in their batch. Nothing is padded; tensors on a GPU are copied when they are added.
 
     Examples:
         >>> import torch, quadrat
@@ -101,30 +94,21 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
         "EvalLoopContainer", code_of("EvalLoopContainer", *_JOINS, home="trainer_pt_utils"), compares=False
     )
 
-    def __new__(cls, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> Any:
-        """The container of transformers, if its code is unknown and it can do what is asked."""
-        if cls is EvalLoopContainer and not ragged and imitated.unknown(cls._imitates) is not None:
+    def __new__(cls, do_nested_concat: bool = True, padding_index: int = -100) -> Any:
+        """The container of transformers, if its code is unknown."""
+        if cls is EvalLoopContainer and imitated.unknown(cls._imitates) is not None:
             return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
         return object.__new__(cls)
 
-    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, bool]]:
-        return (), {"ragged": self.ragged}  # `__new__` chooses a class for copies, too
-
-    def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
-        self.do_nested_concat, self.padding_index, self.ragged = do_nested_concat, padding_index, ragged
+    def __init__(self, do_nested_concat: bool = True, padding_index: int = -100) -> None:
+        self.do_nested_concat, self.padding_index = do_nested_concat, padding_index
         self._tensors: Any = None  # one batch, `_Batches`, or a list
-        self._arrays: Any = None  # likewise, or `RaggedParts`
-        self._lock = threading.RLock()
-
-    def __repr__(self) -> str:
-        return f"EvalLoopContainer({_rows_in(self._tensors)} rows as tensors, {_rows_in(self._arrays)} as arrays)"
+        self._arrays: Any = None  # likewise
 
     @property
     def tensors(self) -> Any:
         """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
-        with self._lock:
-            self._tensors = self._joined(self._tensors)
-            return self._tensors
+        return self._tensors.joined() if type(self._tensors) is _Batches else self._tensors
 
     @tensors.setter
     def tensors(self, value: Any) -> None:
@@ -132,14 +116,8 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
 
     @property
     def arrays(self) -> Any:
-        """The batches that were moved to the CPU, joined, as NumPy arrays, or as `Ragged` with `ragged`."""
-        with self._lock:
-            if self.ragged and self.do_nested_concat and self._arrays is not None:
-                arrays = self._arrays
-                self._arrays = (arrays if isinstance(arrays, RaggedParts) else RaggedParts(arrays)).joined()
-            else:
-                self._arrays = self._joined(self._arrays)
-            return self._arrays
+        """The batches that were moved to the CPU, joined, as NumPy arrays."""
+        return self._arrays.joined() if type(self._arrays) is _Batches else self._arrays
 
     @arrays.setter
     def arrays(self, value: Any) -> None:
@@ -152,85 +130,49 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
             AssertionError: when it is of another type than those before.
             TypeError: when it holds anything but tensors.
             RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not match those before.
-            ValueError: with `ragged`, when dimensions do not match those before.
             MemoryError, RuntimeError: when there is no memory for it.
         """
-        with self._lock:
-            if not self.do_nested_concat:
-                self._tensors = [] if self._tensors is None else self._tensors
-                self._tensors.append(tensors)
-            elif self.ragged:
-                self._arrays = self._with_rows(self._arrays, nested_numpify(tensors))
-            else:
-                self._tensors = self._with_batch(self._tensors, tensors)
+        if self._tensors is None:
+            self._tensors = tensors if self.do_nested_concat else [tensors]
+        elif self.do_nested_concat:
+            self._tensors = self._with_batch(self._tensors, tensors)
+        else:
+            self._tensors.append(tensors)
 
     def to_cpu_and_numpy(self) -> None:
         """Move the batches added so far to the CPU, as NumPy arrays."""
-        with self._lock:
-            if self._tensors is None:
-                return
-            arrays = nested_numpify(self._joined(self._tensors))
-            if self.do_nested_concat:
-                self._arrays = (self._with_rows if self.ragged else self._with_batch)(self._arrays, arrays)
-            elif self._arrays is None:
-                self._arrays = arrays
-            else:
-                self._arrays.extend(arrays)
-            self._tensors = None
+        if self._tensors is None:
+            return
+        arrays = nested_numpify(self.tensors)
+        if self._arrays is None:
+            self._arrays = arrays
+        elif self.do_nested_concat:
+            self._arrays = self._with_batch(self._arrays, arrays)
+        else:
+            self._arrays.extend(arrays)
+        self._tensors = None
 
     def get_arrays(self) -> Any:
-        """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
-        with self._lock:
-            self.to_cpu_and_numpy()
-            return self.arrays
+        """All batches, on the CPU, as NumPy arrays."""
+        self.to_cpu_and_numpy()
+        return self.arrays
 
     def _with_batch(self, held: Any, batch: Any) -> Any:
-        if held is None:
-            return batch
-        if isinstance(held, _Batches) and held.append(batch, self.padding_index):
-            return held
-        # The second batch, and what is not like the others, is joined at once, or refused.
-        return _Batches(concat_two(self._joined(held), batch, self.padding_index), self.padding_index)
-
-    def _with_rows(self, held: Any, batch: Any) -> Any:
-        if batch is None:
-            return held
-        if held is None:
-            return RaggedParts(batch)
-        rows = held if isinstance(held, RaggedParts) else RaggedParts(held)
-        if not rows.append(batch):
-            concat_two(rows.without_rows(), batch, self.padding_index)
-            raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
-        return rows
-
-    def _joined(self, held: Any) -> Any:
-        """All that is held as one batch. A `Ragged` is padded, because `ragged` may have been set to False."""
         if type(held) is _Batches:
-            return held.joined()
-        batch = held.joined() if type(held) is RaggedParts else held
-        if not any(type(leaf) is Ragged for leaf in leaves_of(batch)):
-            return batch
-        return tree_map(lambda one: pad(one, padding_value=self.padding_index) if type(one) is Ragged else one, batch)
+            if held.append(batch, self.padding_index):
+                return held
+            held = held.joined()
+        # The second batch, and what is not like the others, is joined at once, or refused.
+        return _Batches(concat_two(held, batch, self.padding_index), self.padding_index)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of the reference, and `ragged`."""
-        own = {name: value for name, value in vars(self).items() if name not in ("_tensors", "_arrays", "_lock")}
-        with self._lock:
-            return own | {"tensors": self.tensors, "arrays": self.arrays}
+        """The state of the reference."""
+        state = {name: value for name, value in vars(self).items() if name not in ("_tensors", "_arrays")}
+        return state | {"tensors": self.tensors, "arrays": self.arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._lock = threading.RLock()  # copies have their own
         for name, value in state.items():
             setattr(self, name, value)
-
-
-def _rows_in(held: Any) -> int:
-    firsts: list[Any] = [next(leaves_of(batch), None) for batch in (held if isinstance(held, list) else [held])]
-    if isinstance(held, RaggedParts):
-        firsts = [next(leaves_of(batch), None) for batch in held.parts]
-    elif isinstance(held, _Batches):
-        firsts = next(iter(held.columns), [])
-    return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
 
 
 def without_padding(

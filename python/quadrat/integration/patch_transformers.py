@@ -15,7 +15,6 @@ from quadrat._names import load
 from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
-from quadrat.planning.padded import PadOptions
 from quadrat.tokenizers.pad import pad_or_fall_back
 
 
@@ -97,7 +96,7 @@ def _pad(  # noqa: PLR0917 - as in transformers
     return_tensors: Any = None,
     verbose: Any = True,
 ) -> Any:
-    options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
+    options = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose
     return pad_or_fall_back(self, encoded_inputs, options, return_tensors)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +18,7 @@ _NAMED = 8  # rows of a batch that an error names
 
 class Restoring(NamedTuple):  # where the rows of batches go
     total: int  # of all rows
-    places: Sequence[IntArray]
-    numbers: Sequence[IntArray]  # of the rows, for errors
+    numbers: Sequence[IntArray]  # of the rows of each batch
     padding: Any
 
     def restored(self, outputs: Sequence[Any], name: str = "output") -> Any:
@@ -30,7 +30,8 @@ class Restoring(NamedTuple):  # where the rows of batches go
                 raise TypeError(f"{name} is {both}: each batch must give the same")
         if isinstance(first, (Mapping, tuple)):
             keys = list(first) if isinstance(first, Mapping) else range(len(first))
-            return _like(first, {key: self.restored([one[key] for one in outputs], f"{name}[{key!r}]") for key in keys})
+            parts = {key: self.restored([output[key] for output in outputs], f"{name}[{key!r}]") for key in keys}
+            return _like(first, parts)
         if first is None and name != "output":
             return None
         for rows, output in zip(self.numbers, outputs, strict=True):
@@ -52,11 +53,8 @@ class Restoring(NamedTuple):  # where the rows of batches go
         return f"{shown} for {named(rows)}, and {first} for {named(self.numbers[0])}"
 
     def _list(self, lists: Sequence[list[Any]]) -> list[Any]:
-        made: list[Any] = [None] * self.total
-        for rows, items in zip(self.places, lists, strict=True):
-            for row, item in zip(rows.tolist(), items, strict=True):
-                made[row] = item
-        return made
+        items = dict(zip(np.concatenate(self.numbers).tolist(), itertools.chain.from_iterable(lists), strict=True))
+        return [items[row] for row in range(self.total)]
 
     def _array(self, arrays: Sequence[Any], name: str) -> Any:
         torch: Any = sys.modules["torch"] if is_tensor(arrays[0]) else None
@@ -74,41 +72,34 @@ class Restoring(NamedTuple):  # where the rows of batches go
         dtype = functools.reduce((torch or np).promote_types, {array.dtype for array in arrays})
         widths = {array.shape[1:2] for array in arrays}
         shape = self.total, *max(widths), *shape[2:]
-        fill = self._padding_of(dtype, name) if len(widths) > 1 else 0
-        made = first.new_full(shape, fill, dtype=dtype) if torch else np.full(shape, fill, dtype)
-        for rows, array in zip(self.places, arrays, strict=True):
-            at = torch.from_numpy(rows).to(made.device) if torch else rows
-            target = (at, slice(array.shape[1])) if len(widths) > 1 else at
-            made[target] = array.to(made) if torch else array
-        return made
+        fill = self._padding_of(dtype, name, torch or np) if len(widths) > 1 else 0
+        whole = first.new_full(shape, fill, dtype=dtype) if torch else np.full(shape, fill, dtype)
+        for rows, array in zip(self.numbers, arrays, strict=True):
+            places = torch.from_numpy(rows).to(whole.device) if torch else rows
+            target = (places, slice(array.shape[1])) if len(widths) > 1 else places
+            whole[target] = array.to(whole) if torch else array
+        return whole
 
-    def _padding_of(self, dtype: Any, name: str) -> Any:
+    def _padding_of(self, dtype: Any, name: str, library: Any) -> Any:
         """The padding value. Raises ValueError where it is no number of the dtype."""
-        padding = self.padding
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                if isinstance(dtype, np.dtype):
-                    stored = np.full((), padding, dtype).item()
-                else:
-                    stored = sys.modules["torch"].full((2,), padding, dtype=dtype)[0].item()
-            fits = is_kept(padding, stored)
+            with np.errstate(over="ignore", invalid="ignore"):  # of one number, torch lets small floats overflow
+                if is_kept(self.padding, library.full((2,), self.padding, dtype=dtype)[0].item()):
+                    return self.padding
         except (TypeError, ValueError, OverflowError, RuntimeError):
-            fits = False
-        if not fits:
-            kind = str(dtype).rpartition(".")[2]
-            raise ValueError(
-                f"{name} has batches of several widths, and padding_value={padding!r} is not one of {kind}: "
-                "give another one, or a list or a Ragged with one item for each row"
-            )
-        return padding
+            pass
+        raise ValueError(
+            f"{name} has batches of several widths, and padding_value={self.padding!r} is not one of "
+            f"{str(dtype).rpartition('.')[2]}: give another one, or a list or a Ragged with one item for each row"
+        )
 
     def _ragged(self, parts: Sequence[Any]) -> Any:
         values = [part.values[part.facts.first : part.facts.last] for part in parts]
         lengths = [part.lengths for part in parts]
         if is_tensor(values[0]):
-            values, lengths = ([one.to(values[0].device) for one in given] for given in (values, lengths))
+            values, lengths = ([part.to(values[0].device) for part in column] for column in (values, lengths))
         join = sys.modules["torch"].cat if is_tensor(values[0]) else np.concatenate
-        rows, order = np.concatenate(self.places), np.empty(self.total, np.int64)
+        rows, order = np.concatenate(self.numbers), np.empty(self.total, np.int64)
         order[rows] = np.arange(len(rows))
         return Ragged.of_lengths(join(values), join(lengths))[order]
 
@@ -120,10 +111,10 @@ def row_of(whole: Any, row: int) -> Any:
 
 
 def in_host_memory(whole: Any) -> Any:
-    """Outputs, whose tensors and `Ragged` are in host memory and without gradients."""
+    """Outputs, whose tensors and `Ragged` are in host memory, without gradients, and no views of larger ones."""
     if isinstance(whole, Ragged):
         return Ragged(in_host_memory(whole.values), in_host_memory(whole.offsets))
-    return whole.detach().cpu() if is_tensor(whole) else _mapped(in_host_memory, whole)
+    return whole.detach().to("cpu", copy=True) if is_tensor(whole) else _mapped(in_host_memory, whole)
 
 
 def named(rows: IntArray) -> str:
@@ -140,10 +131,10 @@ def _mapped(function: Callable[[Any], Any], whole: Any) -> Any:
 
 def _like(model: Any, parts: dict[Any, Any]) -> Any:
     if isinstance(model, Mapping):
-        made: Any = copy.copy(model)
+        mapping: Any = copy.copy(model)
         for key, part in parts.items():
-            made[key] = part
-        return made
+            mapping[key] = part
+        return mapping
     values = list(parts.values())
     return model._make(values) if hasattr(model, "_make") else type(model)(values)
 

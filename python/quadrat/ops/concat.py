@@ -94,7 +94,7 @@ class Joining:
     def __init__(self, model: Any, columns: Iterable[list[Any]], padding: Any) -> None:
         """model: the structure of a batch. columns: in each place of it, the arrays of all batches."""
         self._padding, self._columns = padding, list(columns)
-        self._left = len(self._columns[0])
+        self._left = max(map(len, self._columns), default=0)
         results = list(map(_empty_for, self._columns))  # memory that nothing was written to takes no space yet
         values = iter(results)
         self._result = tree_map(lambda _: next(values), model)
@@ -152,21 +152,6 @@ def leaves_of(batch: Any) -> Iterator[Any]:
             yield from leaves_of(part)
     else:
         yield batch
-
-
-def leaves_like(model: Any, batch: Any) -> list[Any] | None:
-    """A batch's values in the places of a model's leaves, and nothing else; None where a place is missing."""
-    if not isinstance(model, (list, tuple, Mapping)):
-        return [batch]
-    if type(batch) is not type(model) or len(batch) < len(model):
-        return None
-    parts: Iterable[Any] = batch
-    if isinstance(model, Mapping):
-        if not all(key in batch for key in model):
-            return None
-        model, parts = model.values(), [batch[key] for key in model]
-    by_part = list(map(leaves_like, model, parts))
-    return None if None in by_part else [leaf for leaves in by_part for leaf in leaves or []]
 
 
 def _types_of(batch: Any) -> set[type]:

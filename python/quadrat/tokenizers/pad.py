@@ -76,15 +76,16 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """
     own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
-    options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
+    options = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose
     try:
         if plain and originals.is_of(own, originals.PAD):
             return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors)
         if plain and is_of_luke(own):
-            return by_lists(own, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
+            return _by_reference(own, tokenizer, options, return_tensors, encoded_inputs)
     except Exception as error:
         _explain(error, encoded_inputs, TokenizerPad(lambda: tokenizer, options, return_tensors))
-    asked = {name: value for name, value in options._asdict().items() if value is not PadOptions._field_defaults[name]}
+    defaults = PadOptions._field_defaults
+    asked = {name: value for name, value in zip(defaults, options, strict=True) if value is not defaults[name]}
     if return_tensors is not None:
         asked["return_tensors"] = return_tensors
     return tokenizer.pad(encoded_inputs, **asked)
@@ -101,13 +102,15 @@ def _becomes_lists(encoded_inputs: Any) -> bool:
     return False
 
 
-def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any) -> Any:
+def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: tuple[Any, ...], return_tensors: Any) -> Any:
     """The batch, in compiled code if it is known or can be proven; else what the reference makes."""
+    # options: the values of `PadOptions`, which few batches need by name.
     if return_tensors is None and _becomes_lists(encoded_inputs):
-        return originals.PAD(tokenizer, encoded_inputs, *options[:5], None, options.verbose)
+        padding, length, multiple, side, mask, verbose = options
+        return originals.PAD(tokenizer, encoded_inputs, padding, length, multiple, side, mask, None, verbose)
     inputs = None if reference_is_running() else _inputs_of(tokenizer, encoded_inputs, return_tensors)
     if inputs is None or tuple(map(type, options)) not in _USUAL or warns_of_fast(tokenizer):
-        return _as_reference(tokenizer, options, return_tensors, encoded_inputs)
+        return _by_reference(originals.PAD, tokenizer, options, return_tensors, encoded_inputs)
     rows, framework, becomes_python = inputs
     method = _remembered(tokenizer, options, framework, return_tensors is None, becomes_python)
     run = method._recipes(framework)
@@ -117,8 +120,11 @@ def pad_or_fall_back(tokenizer: Any, encoded_inputs: Any, options: PadOptions, r
     return _with_lists(outcome, encoded_inputs) if becomes_python else outcome
 
 
-def _as_reference(tokenizer: Any, options: PadOptions, return_tensors: Any, encoded_inputs: Any) -> Any:
-    return by_lists(originals.PAD, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
+def _by_reference(
+    method: Any, tokenizer: Any, options: tuple[Any, ...], return_tensors: Any, encoded_inputs: Any
+) -> Any:
+    asked = PadOptions(*options)._asdict() | {"return_tensors": return_tensors}
+    return by_lists(method, tokenizer, encoded_inputs, asked)
 
 
 def _with_lists(batch: Any, encoded_inputs: Any) -> Any:
@@ -155,9 +161,9 @@ class TokenizerPad(Imitator):
     _keeps_tokenizer = False
 
     def __init__(
-        self, tokenizer: Callable[[], Any], options: PadOptions, return_tensors: Any, becomes_python: bool = False
+        self, tokenizer: Callable[[], Any], options: tuple[Any, ...], return_tensors: Any, becomes_python: bool = False
     ) -> None:
-        self._tokenizer, self._options = tokenizer, options
+        self._tokenizer, self._options = tokenizer, PadOptions(*options)
         self.return_tensors, self._becomes_python = return_tensors, becomes_python
         self.padding, self.max_length, self.pad_to_multiple_of = options[:3]
 
@@ -176,7 +182,7 @@ class TokenizerPad(Imitator):
         return _with_lists(batch, given) if self._becomes_python else batch
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        return functools.partial(_as_reference, self.tokenizer, self._options, self.return_tensors)
+        return functools.partial(_by_reference, originals.PAD, self.tokenizer, self._options, self.return_tensors)
 
 
 # By the identity of the tokenizer, its class, options, framework, and how rows are given.
@@ -184,7 +190,7 @@ _known: dict[Any, TokenizerPad] = {}
 
 
 def _remembered(
-    tokenizer: Any, options: PadOptions, framework: Framework, infers: bool, becomes_python: bool
+    tokenizer: Any, options: tuple[Any, ...], framework: Framework, infers: bool, becomes_python: bool
 ) -> TokenizerPad:
     """infers: whether the framework is that of the rows."""
     key = id(tokenizer), type(tokenizer), options, framework, infers, becomes_python
