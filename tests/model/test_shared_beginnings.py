@@ -166,7 +166,7 @@ def test_memory_is_no_more_than_without_sharing(prompt, answers, answer):
         shared = peak(step)
         assert removed.shared
         for hook in model._forward_pre_hooks.values():
-            hook.__self__._may_share = dict.fromkeys((True, False), False)  # there is no option for it
+            hook.__self__.decisions._may_share = dict.fromkeys((True, False), False)  # there is no option for it
         before = removed.shared
         apart = peak(step)
         assert removed.shared == before

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from quadrat.model.hooks import Counts
+from quadrat.model.calls import Counts
 
 # The gradient of an optimizer step is the same sum in any order: rows count alike, or all tokens do.
 _SUMS = {"grpo", "dr_grpo", "sapo", "luspo", "dapo", "cispo", "vespo"}

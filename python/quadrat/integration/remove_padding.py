@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from quadrat.integration.prompt_groups import group_prompts
-from quadrat.model.hooks import Counts
+from quadrat.model.calls import Counts
 from quadrat.model.remove_padding import RemovedPadding, hook_models
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from quadrat.model.attention import restore_names
+from quadrat.model.calls import Counts
 from quadrat.model.forward import restore_forward, set_forward
-from quadrat.model.hooks import Counts, Hooks, hooks_of
+from quadrat.model.hooks import Hooks, hooks_of
 from quadrat.model.tokenwise import TokenHooks
 
 
