@@ -129,7 +129,8 @@ class Decisions:
             try:
                 expected = result_of(Call(module), padded)
             except Exception as error:  # the call itself may raise nothing
-                return self._leave(module, f"{type(error).__name__}: {error}")
+                self._leave(module, f"{type(error).__name__}: {error}")
+                return None
             may_be_told = self._names_may_be_set(module, padded, Lockstep(module))
             calls = [Call(module, Way(("",), bounded=True))] if may_be_told else []
             return self._same(module, expected, rows.real, calls, lambda call: rows.put_all(result_of(call, flat)))
@@ -141,7 +142,6 @@ class Decisions:
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
         for call in calls:
-            way: Any = call.way
             try:
                 output = compute(call)
             except Exception as error:
@@ -149,11 +149,13 @@ class Decisions:
                 reasons[str(error) if lost else f"{type(error).__name__}: {error}"] = None
                 continue
             reason = proof.difference(expected, output, mask, most)
-            if reason is None and (any(call.paths.values()) or way.tokenwise or way.bounded):
+            way = replace(call.way or Way(()), paths=call.paths)
+            if reason is None and (any(way.paths.values()) or way.tokenwise or way.bounded):
                 self._counts.ways[sentence_of(module, way)] = None
-                return replace(way, paths=call.paths)
+                return way
             reasons[reason or "nothing of it was taken apart"] = None
-        return self._leave(module, next(iter(reasons), "its attention cannot be told of rows"))
+        self._leave(module, next(iter(reasons), "its attention cannot be told of rows"))
+        return None
 
     def _leave(self, module: Any, reason: str) -> None:
         sentence = f"{type(module).__name__} stays as it is for batches of this form: {reason}"
