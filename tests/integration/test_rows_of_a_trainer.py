@@ -9,7 +9,7 @@ import torch
 from transformers import BertForMultipleChoice
 
 import quadrat
-from quadrat.integration.trainer_rows import rows_of_trainer
+from quadrat.integration.row_sizes import rows_in_batches
 from support.strategies import make_tokenizer
 from support.trainer import tiny, trainer_of
 
@@ -109,4 +109,6 @@ def test_triples_count_their_reference(reference):
     )
     collator = type("DataCollatorForTriplePreference", (), {"include_reference": reference})()
     trainer = SimpleNamespace(data_collator=collator, model=None)
-    assert rows_of_trainer(trainer, rows).tokens.tolist() == ([21, 9] if reference else [6, 6])
+    assert rows_in_batches(trainer.data_collator, trainer.model, rows).tokens.tolist() == (
+        [21, 9] if reference else [6, 6]
+    )

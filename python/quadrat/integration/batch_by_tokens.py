@@ -106,11 +106,11 @@ def batch_by_tokens(
         logger.info("batch_by_tokens: %s", numbers)
         return loader
     require_usual_training(trainer)
-    args, dataset = trainer.args, trainer.train_dataset
+    args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
     options["seed"] = next(number for number in (seed, args.data_seed, args.seed) if number is not None)
     options |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
-    size = args.per_device_train_batch_size
-    numbers, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **options)
+    options |= {"size": args.per_device_train_batch_size, "world": args.world_size}
+    numbers, sampler = plan_batches(collator, trainer.model, dataset, max_tokens, **options)
     if sampler is not None:
         _use(trainer, BatchedDataset(_without_unused(trainer, dataset), sampler))
     logger.info("batch_by_tokens: %s", numbers)

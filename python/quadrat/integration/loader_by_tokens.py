@@ -3,7 +3,6 @@
 import inspect
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -39,13 +38,14 @@ def loader_by_tokens(
     See `batch_by_tokens`.
     """
     _require_shuffled(loader)
-    holder = SimpleNamespace(data_collator=loader.collate_fn, model=getattr(loader.collate_fn, "model", None))
     world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     if seed is None:  # processes need the same
         generator = loader.generator or (_name_of(loader.sampler)[0] == "torch" and loader.sampler.generator)
         seed = 0 if world > 1 else (generator or torch.default_generator).initial_seed() % 2**64
     options |= {"world": world, "seed": seed, "drop_last": loader.drop_last}
-    numbers, sampler = plan_batches(holder, loader.dataset, max_tokens, loader.batch_size, **options)
+    collator = loader.collate_fn
+    model = getattr(collator, "model", None)
+    numbers, sampler = plan_batches(collator, model, loader.dataset, max_tokens, loader.batch_size, **options)
     if sampler is None:
         return loader, numbers
     sampler.__class__ = _EachPass
@@ -54,7 +54,7 @@ def loader_by_tokens(
         for name in inspect.signature(type(loader)).parameters
         if name not in _OF_BATCHES and (value := getattr(loader, name, None)) not in (None, "")
     }
-    kept["collate_fn"] = collator_of_quadrat(loader.collate_fn)
+    kept["collate_fn"] = collator_of_quadrat(collator)
     return type(loader)(loader.dataset, batch_sampler=sampler, **kept), numbers
 
 

@@ -8,7 +8,7 @@ from quadrat.batching.budget import AttentionCost, attention_of, joins_rows
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.from_transformers import from_transformers
-from quadrat.integration.trainer_rows import rows_of_trainer
+from quadrat.integration.row_sizes import rows_in_batches
 from quadrat.support.arrays import IntArray
 
 # Why batches that are planned are not planned again.
@@ -50,7 +50,8 @@ class TokenBatches(NamedTuple):
 
 
 def plan_batches(
-    trainer: Any,
+    collator: Any,
+    model: Any,
     dataset: Any,
     max_tokens: int | Literal["auto"],
     size: int,
@@ -63,17 +64,17 @@ def plan_batches(
     attention: Any = None,
     **measured: Any,
 ) -> tuple[TokenBatches, TokenBudgetBatchSampler | None]:
-    """The batches of a Trainer, or of what has its `data_collator` and `model`; None if a budget would save nothing.
+    """The batches of a collator's rows, for a model if there is one; no sampler if a budget would save nothing.
 
     Without a budget, a batch has `size` rows. world, accumulated: the number of processes, and of the batches of a
     step in each. See `batch_by_tokens` for the rest.
     """
     if isinstance(attention, str) and attention == "auto":
-        attention = trainer.model
+        attention = model
         if attention is None:
             raise ValueError("attention='auto' is that of a Trainer's model: for a loader, give attention=model")
-    cost, collator = attention_of(attention), trainer.data_collator
-    lengths, sequences, stored = rows_of_trainer(trainer, dataset, **measured)
+    cost = attention_of(attention)
+    lengths, sequences, stored = rows_in_batches(collator, model, dataset, **measured)
     multiple = sequences * (getattr(collator, "pad_to_multiple_of", None) or 1)
     if cost is not None:
         cost = replace(cost, crossover=cost.crossover * sequences, window=cost.window * sequences)

@@ -40,18 +40,14 @@ class Call:
 def calls_of_thread() -> list[Call]:
     """The calls that run in this thread: one, and within a proof two."""
     calls: list[Call] = THREAD.calls
-    if calls and calls[-1].frame is not None and not _runs(calls[-1].frame):
-        calls.clear()  # of a call that an interrupt ended: torch calls no hook then
-        THREAD.rows = THREAD.rows_of_tokens = None
+    if calls and (frame := calls[-1].frame) is not None:
+        running: Any = sys._getframe(1)
+        while running is not None and running is not frame:
+            running = running.f_back
+        if running is None:  # an interrupt ended the call: torch calls no hook then
+            calls.clear()
+            THREAD.rows = THREAD.rows_of_tokens = None
     return calls
-
-
-def _runs(frame: Any) -> bool:
-    """True for a frame of this thread that has not returned."""
-    running: Any = sys._getframe(1)
-    while running is not None and running is not frame:
-        running = running.f_back
-    return running is not None
 
 
 def result_of(call: Call, arguments: dict[str, Any], lockstep: Lockstep | None = None) -> Any:

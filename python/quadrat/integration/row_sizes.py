@@ -1,4 +1,4 @@
-"""The tokens that the rows of a dataset take in the batches of a Trainer's collator."""
+"""The tokens that the rows of a dataset take in the batches of a collator, for a model."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ _REFERENCE = "reference_ids"
 _PROMPT = "prompt_ids"
 
 
-class TrainerRows(NamedTuple):
+class RowsInBatches(NamedTuple):
     """What rows take in a batch."""
 
     tokens: IntArray  # `[rows]`, of all sequences of a row
@@ -27,18 +27,16 @@ class TrainerRows(NamedTuple):
     stored: int = 0  # the tokens to which rows are stored padded; 0 if they are not
 
 
-def rows_of_trainer(trainer: Any, dataset: Any, column: str = MAIN, lengths: Any = None) -> TrainerRows:
+def rows_in_batches(collator: Any, model: Any, dataset: Any, column: str = MAIN, lengths: Any = None) -> RowsInBatches:
     """The rows of a dataset, measured unless their lengths come with them.
 
-    trainer: what has a `data_collator` and a `model`. Raises what `lengths` raises, and ValueError for no rows and for
-    a collator that pads all rows to one length.
+    Raises what `lengths` raises, and ValueError for no rows and for a collator that pads all rows to one length.
     """
     if lengths is not None:
-        rows = TrainerRows(lengths_of(lengths, len(dataset)))
+        rows = RowsInBatches(lengths_of(lengths, len(dataset)))
         require_rows(rows.tokens, "batch")
         return rows
-    collator = trainer.data_collator
-    choices = _has_choices(trainer, dataset, column)
+    choices = _has_choices(collator, model, dataset, column)
     if getattr(collator, "padding", None) == "max_length":
         raise ValueError("the collator pads each row to one length (padding='max_length'): give it padding=True")
     completions = _completions_of(collator, dataset) if column == MAIN else ()
@@ -56,7 +54,7 @@ def rows_of_trainer(trainer: Any, dataset: Any, column: str = MAIN, lengths: Any
         tokens = measured(dataset, column, choices=choices)
     require_rows(tokens, "batch")
     sequences = len(dataset[0][column]) if choices else len(completions) or 1
-    return TrainerRows(tokens, sequences, _stored_width(dataset, tokens, column, choices=choices))
+    return RowsInBatches(tokens, sequences, _stored_width(dataset, tokens, column, choices=choices))
 
 
 def _completions_of(collator: Any, dataset: Any) -> tuple[str, ...]:
@@ -79,18 +77,18 @@ def _stored_width(dataset: Any, tokens: IntArray, column: str, *, choices: bool)
     return int(tokens.max()) if real < (1 - _MUCH) * tokens[some].sum() else 0
 
 
-def _has_choices(trainer: Any, dataset: Any, column: str) -> bool:
+def _has_choices(collator: Any, model: Any, dataset: Any, column: str) -> bool:
     """True if rows are those of multiple choice, by the first one. Raises ValueError if the collator takes others."""
-    collator, model = (type(part).__name__ for part in (trainer.data_collator, trainer.model))
-    if "MultipleChoice" not in collator + model:
+    name = type(collator).__name__
+    if "MultipleChoice" not in name + type(model).__name__:
         return False
     row: Any = dataset[0] if len(dataset) else ()
     if column not in row:  # what measures the rows says so
         return True
     nested = len(row[column]) > 0 and hasattr(row[column][0], "__len__")
-    if not nested and "MultipleChoice" in collator:
+    if not nested and "MultipleChoice" in name:
         raise ValueError(
-            f"{collator} takes rows with several choices, and row 0 of column '{column}' is one row of tokens: give "
+            f"{name} takes rows with several choices, and row 0 of column '{column}' is one row of tokens: give "
             "another data_collator, or rows of lists"
         )
     return nested
