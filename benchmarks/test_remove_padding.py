@@ -163,7 +163,7 @@ def prompts(prompt: int, group: int, answer: int) -> Job:
     apart, shared = copy.deepcopy(model), copy.deepcopy(model)
     quadrat.remove_padding(apart)
     for hook in apart._forward_pre_hooks.values():
-        hook.__self__._may_share = dict.fromkeys((True, False), False)  # there is no option for it
+        hook.__self__.decisions._may_share = dict.fromkeys((True, False), False)  # there is no option for it
     removed = quadrat.remove_padding(shared)
     step(shared, [batch], True)
     before = removed.computed

@@ -24,10 +24,10 @@ def feature_of(draw, shape, dtype):
         return getattr(datasets, f"Array{len(shape)}D")((None, *shape[1:]), dtype), True
     if how == "list of arrays" and 3 <= len(shape) <= 5:
         return datasets.List(getattr(datasets, f"Array{len(shape) - 1}D")(tuple(shape[1:]), dtype)), True
-    made = datasets.Value(dtype)
+    feature = datasets.Value(dtype)
     for size in reversed(shape):
-        made = datasets.List(made, length=size) if how == "lists of a length" else datasets.List(made)
-    return made, how != "lists of a length"
+        feature = datasets.List(feature, length=size) if how == "lists of a length" else datasets.List(feature)
+    return feature, how != "lists of a length"
 
 
 @st.composite
@@ -40,8 +40,8 @@ def stored(draw):
     odd = draw(st.sampled_from(["", "", "", "length", "null", "inner", "empty"]))
     values = []
     for row in range(count):
-        own = [draw(st.integers(1, 3)), *shape[1:]] if odd == "length" and ragged else shape
-        array = (row + np.arange(int(np.prod(own)))).reshape(own)
+        size = [draw(st.integers(1, 3)), *shape[1:]] if odd == "length" and ragged else shape
+        array = (row + np.arange(int(np.prod(size)))).reshape(size)
         values.append((array / 2 if "float" in dtype else array % 2 == 1 if dtype == "bool" else array).tolist())
     if odd == "null" and dtype != "float16":
         values[draw(st.integers(0, count - 1))] = None
@@ -50,9 +50,9 @@ def stored(draw):
         values[-1][-1] = values[-1][-1] * 2
     if odd == "empty" and plain:
         values[draw(st.integers(0, count - 1))] = draw(st.sampled_from([[], [[]]]))
-    made = {"input_ids": [[5, 6]] * count, "x": values}
+    columns = {"input_ids": [[5, 6]] * count, "x": values}
     features = datasets.Features({"input_ids": datasets.List(datasets.Value("int64")), "x": feature})
-    dataset = datasets.Dataset.from_dict(made, features=features)
+    dataset = datasets.Dataset.from_dict(columns, features=features)
     how = draw(st.sampled_from(["plain", "select", "concatenated", "sliced"]))
     if how == "select":
         dataset = dataset.select(draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=6)))

@@ -122,12 +122,18 @@ def test_knows_what_no_argument_helps(kind: str) -> None:
     assert report.differences[0] <= report.tolerance < report.differences[1]
 
 
-def test_a_cache_hides_the_boundaries() -> None:
-    model = tiny("llama", use_cache=True)
-    report = check_packing(model, Flattening())
-    assert "with use_cache=False they do not" in report.problems[0]
+@pytest.mark.parametrize(
+    ("model", "collator", "remedy"),
+    [
+        ({"use_cache": True}, {}, "with use_cache=False they do not"),
+        ({}, {"kwargs_for": "mask"}, "no attention_mask"),
+    ],
+)
+def test_a_cache_and_a_mask_hide_the_boundaries(model: Any, collator: Any, remedy: str) -> None:
+    report = check_packing(tiny("llama", **model), Flattening(**collator))
+    assert remedy in report.problems[0]
     assert report.differences[1] > report.tolerance
-    assert check_packing(model, Flattening(), use_cache=False).ok
+    assert check_packing(tiny("llama", **model), Flattening(), use_cache=False).ok
 
 
 ENCODERS = {"BertModel": 0}  # where positions begin
@@ -152,12 +158,6 @@ def test_positions_of_encoders_with_flash_attention(name: str, start: int) -> No
     assert report.ok == (start == ENCODERS[name]), str(report)
     if not report.ok:
         assert f"use position_ids_start={ENCODERS[name]}" in report.problems[0]
-
-
-def test_attention_mask_hides_the_boundaries() -> None:
-    report = check_packing(model_of("llama"), Flattening(kwargs_for="mask"))
-    assert "no attention_mask" in report.problems[0]
-    assert report.differences[1] > report.tolerance
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=2, max_size=5), multiple=st.sampled_from([None, 8]))

@@ -19,11 +19,11 @@ from support.workers import segment_of
 
 def rows(count=48):
     random = np.random.default_rng(0)
-    made = []
+    drawn = []
     for _ in range(count):
         ids = random.integers(7, 400, random.integers(4, 20)).tolist()
-        made.append({"input_ids": ids, "attention_mask": [1] * len(ids), "label": int(random.integers(0, 3))})
-    return made
+        drawn.append({"input_ids": ids, "attention_mask": [1] * len(ids), "label": int(random.integers(0, 3))})
+    return drawn
 
 
 def even_rows(count=12):
@@ -125,7 +125,6 @@ import quadrat, transformers
 from integration.test_deferred import COLLATORS, even_rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
-from support.trainer import arguments, tiny, trained
 
 class Rows(IterableDataset):
     def __iter__(self):

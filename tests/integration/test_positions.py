@@ -17,7 +17,7 @@ COUNT = {"sampler": "batch", "batches": "given", "packs": "given"}
 every_kind = pytest.mark.parametrize("kind", MAKES)
 
 
-def said(item):
+def plain(item):
     """An item as what can be compared."""
     if isinstance(item, list):
         return item
@@ -28,36 +28,36 @@ def rest_of(kind, state):
     """What comes after a state."""
     again = MAKES[kind]()
     again.load_state_dict(pickle.loads(pickle.dumps(state)))
-    return [said(item) for item in again]
+    return [plain(item) for item in again]
 
 
 @every_kind
 def test_an_iterator_goes_on_in_its_own_epoch(kind):
-    made = MAKES[kind]()
-    items = [said(item) for item in made]
-    iterator = iter(made)
+    source = MAKES[kind]()
+    items = [plain(item) for item in source]
+    iterator = iter(source)
     next(iterator)
-    made.set_epoch(1)
+    source.set_epoch(1)
     for taken in (2, 3):
-        assert said(next(iterator)) == items[taken - 1]
-        state = made.state_dict()
+        assert plain(next(iterator)) == items[taken - 1]
+        state = source.state_dict()
         assert state["epoch"] == 0
         assert rest_of(kind, state) == items[taken:]
-    assert made.epoch == 1
-    assert [said(item) for item in made] != items, "the next iteration is of the new epoch"
+    assert source.epoch == 1
+    assert [plain(item) for item in source] != items, "the next iteration is of the new epoch"
 
 
 @every_kind
 def test_a_new_epoch_begins_with_its_first_item(kind):
-    made = MAKES[kind]()
-    next(iter(made))
-    made.set_epoch(1)
-    state = made.state_dict()
+    source = MAKES[kind]()
+    next(iter(source))
+    source.set_epoch(1)
+    state = source.state_dict()
     assert (state["epoch"], state[COUNT[kind]]) == (1, 0)
-    assert rest_of(kind, state) == [said(item) for item in made]
-    made.load_state_dict({**state, "epoch": 0})
-    made.set_epoch(1)
-    assert [said(item) for item in made] == rest_of(kind, state), "a state that was loaded is of its epoch alone"
+    assert rest_of(kind, state) == [plain(item) for item in source]
+    source.load_state_dict({**state, "epoch": 0})
+    source.set_epoch(1)
+    assert [plain(item) for item in source] == rest_of(kind, state), "a state that was loaded is of its epoch alone"
 
 
 @every_kind
@@ -65,9 +65,9 @@ def test_a_new_epoch_begins_with_its_first_item(kind):
     ("changed", "error"), [(-1, ValueError), (10**6, ValueError), (1.5, TypeError), ("1", TypeError)]
 )
 def test_what_no_iterator_has_taken_is_refused(kind, changed, error):
-    made = MAKES[kind]()
-    next(iter(made))
-    state = {**made.state_dict(), COUNT[kind]: changed}
+    source = MAKES[kind]()
+    next(iter(source))
+    state = {**source.state_dict(), COUNT[kind]: changed}
     with pytest.raises(error, match=str(changed)):
         rest_of(kind, state)
 

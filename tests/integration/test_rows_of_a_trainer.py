@@ -1,6 +1,5 @@
 """What rows take in a Trainer's batches: rows that were stored padded, and multiple choice."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -9,7 +8,7 @@ import torch
 from transformers import BertForMultipleChoice
 
 import quadrat
-from quadrat.integration.token_batches import row_lengths
+from quadrat.integration.row_sizes import rows_in_batches
 from support.strategies import make_tokenizer
 from support.trainer import tiny, trainer_of
 
@@ -108,5 +107,4 @@ def test_triples_count_their_reference(reference):
         }
     )
     collator = type("DataCollatorForTriplePreference", (), {"include_reference": reference})()
-    trainer = SimpleNamespace(data_collator=collator, model=None)
-    assert row_lengths(trainer, rows).tolist() == ([21, 9] if reference else [6, 6])
+    assert rows_in_batches(collator, None, rows).tokens.tolist() == ([21, 9] if reference else [6, 6])

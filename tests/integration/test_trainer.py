@@ -31,13 +31,13 @@ from support.trainer import Losses, Stop, arguments, tiny, trained
 def rows(label: str | None) -> list[dict[str, object]]:
     """label: None, "label" for one of each row or "labels" for one of each token."""
     random = np.random.default_rng(0)
-    made = []
+    drawn = []
     for _ in range(48):
         ids = random.integers(3, 400, random.integers(4, 20)).tolist()
         labels = random.integers(0, 3, len(ids)).tolist() if label == "labels" else int(random.integers(0, 3))
         row = {"input_ids": ids, "token_type_ids": [0] * len(ids), "attention_mask": [1] * len(ids)}
-        made.append(row if label is None else {**row, label: labels})
-    return made
+        drawn.append(row if label is None else {**row, label: labels})
+    return drawn
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -29,8 +29,8 @@ def tiny(cls: Any, **options: Any) -> Any:
 
 
 def rows(*names: str) -> datasets.Dataset:
-    made: dict[str, list[Any]] = {name: prompts(16, seed) for seed, name in enumerate(names)}
-    return datasets.Dataset.from_dict({**made, **({"label": [True, False] * 8} if "completion" in names else {})})
+    columns: dict[str, list[Any]] = {name: prompts(16, seed) for seed, name in enumerate(names)}
+    return datasets.Dataset.from_dict(columns | ({"label": [True, False] * 8} if "completion" in names else {}))
 
 
 RUNS = {
@@ -53,13 +53,13 @@ def trainer_of(run: str, folder: Any, **others: Any) -> Any:
     data = data.remove_columns("label") if run == "completions" else data
     steps = {"max_steps": 3, "per_device_train_batch_size": 4, "logging_steps": 1, "dataloader_pin_memory": False}
     cls = LlamaForSequenceClassification if name == "Reward" else LlamaForCausalLM
-    more = {"ref_model": tiny(cls)} if name in ("DPO", "KTO") else {}
+    reference = {"ref_model": tiny(cls)} if name in ("DPO", "KTO") else {}
     return getattr(trl, f"{name}Trainer")(
         model=tiny(cls, **({"num_labels": 1} if name == "Reward" else {})),
         args=getattr(trl, f"{name}Config")(str(folder), **{**QUIET, **steps, **options, **others}),
         train_dataset=data,
         processing_class=tokenizer(),
-        **more,
+        **reference,
     )
 
 
@@ -90,12 +90,12 @@ def test_token_budget(run, patched, tmp_path):
         limit = {"max_length": 24} if run == "DPO" else {}
         trainer = trainer_of(run, tmp_path, max_steps=-1, num_train_epochs=1, **limit)
         data, collate = trainer.train_dataset, trainer.data_collator
-        made = quadrat.batch_by_tokens(trainer, 80)
+        numbers = quadrat.batch_by_tokens(trainer, 80)
         batches = list(trainer.get_train_dataloader().dataset)
         whole = collate([data[row] for row in range(len(data))])
         trainer.train()
-    assert made.changed
-    assert made.rows == len(data)
+    assert numbers.changed
+    assert numbers.rows == len(data)
     taken, tokens = [], 0
     for items in batches:
         rows = [dict(row) for row in items]

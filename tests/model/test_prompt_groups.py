@@ -30,9 +30,8 @@ def trainer_of(name, folder, **options):
     draw = torch.Generator().manual_seed(0)
     rows = [torch.randint(0, 60, (40 + number % 20,), generator=draw).tolist() for number in range(16)]
     prompts = [" ".join(f"w{word}" for word in row) for row in rows]
-    args = getattr(trl, f"{name}Config")(
-        str(folder), **QUIET | STEPS | {"beta": 0.0, "max_completion_length": 16} | options
-    )
+    options = QUIET | STEPS | {"beta": 0.0, "max_completion_length": 16} | options
+    args = getattr(trl, f"{name}Config")(str(folder), **options)
     trainer = getattr(trl, f"{name}Trainer")(
         tiny_of("LlamaForCausalLM", SETTINGS),
         reward,
@@ -43,8 +42,8 @@ def trainer_of(name, folder, **options):
 
     def completions(self, prompt_ids, *_, **__):
         lengths = torch.randint(2, 15, (len(prompt_ids),), generator=draw).tolist()
-        made = [[*torch.randint(3, 60, (length,), generator=draw).tolist(), 2] for length in lengths]
-        return (made, None) if name == "GRPO" else made
+        rows = [[*torch.randint(3, 60, (length,), generator=draw).tolist(), 2] for length in lengths]
+        return (rows, None) if name == "GRPO" else rows
 
     trainer._generate_single_turn = types.MethodType(completions, trainer)
     trainer.steps = []
@@ -65,12 +64,8 @@ def weights(trainer):
 def fewest_tokens(batches):
     """The tokens of completions, and of each prompt once."""
     completions = sum(int(batch["completion_mask"].sum()) for batch in batches)
-    prompts = {tuple(row[mask.bool()].tolist()) for batch in batches for row, mask in rows_of_prompts(batch)}
-    return completions + sum(map(len, prompts))
-
-
-def rows_of_prompts(batch):
-    return zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)
+    rows = (pair for batch in batches for pair in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True))
+    return completions + sum(map(len, {tuple(row[mask.bool()].tolist()) for row, mask in rows}))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from quadrat import remove_padding
 from support.families import DECODER, padded_batch, tiny, tiny_of
 
+ALIKE = [[*range(3, 30), last] for last in (31, 32, 33)] + [[5, 6]]
 MODELS = [("GPT2", {}), ("Starcoder2", {"sliding_window": 12}), ("Llama", {})]
 
 
@@ -78,13 +79,11 @@ def test_random_trees(family, options, left, monkeypatch):
 
 def test_rows_that_share_are_compared_before_they_are_trusted():
     model = tiny_of(LooksAhead, DECODER)
-    rows = [[*range(3, 30), last] for last in (31, 32, 33)]
-    batch = padded([*rows, rows[0][:20]], left=False)
+    batch = padded([*ALIKE[:3], ALIKE[0][:20]], left=False)
+    real = batch["attention_mask"].bool()
     expected = model(**batch).logits
     with remove_padding(model) as removed:
-        assert torch.equal(
-            model(**batch).logits[batch["attention_mask"].bool()], expected[batch["attention_mask"].bool()]
-        )
+        assert torch.equal(model(**batch).logits[real], expected[real])
     assert removed.shared == 0
 
 
@@ -95,7 +94,7 @@ def test_sharing_that_goes_wrong_is_found_out(monkeypatch):
     put = SharedRows.put
     monkeypatch.setattr(SharedRows, "put", lambda self, values: put(self, values.roll(1, 1)))
     model = tiny_of(LlamaForCausalLM, DECODER)
-    batch = padded([[*range(3, 30), last] for last in (31, 32, 33)] + [[5, 6]], left=False)
+    batch = padded(ALIKE, left=False)
     real = batch["attention_mask"].bool()
     expected = model(**batch).logits
     with remove_padding(model) as removed:
@@ -105,7 +104,7 @@ def test_sharing_that_goes_wrong_is_found_out(monkeypatch):
 
 def test_dropout_in_training_shares_nothing():
     model = LlamaForCausalLM(LlamaConfig(**DECODER, attention_dropout=0.5))
-    batch = padded([[*range(3, 30), last] for last in (31, 32, 33)] + [[5, 6]], left=False)
+    batch = padded(ALIKE, left=False)
     with remove_padding(model) as removed:
         model(**batch)
         assert removed.shared == 0
@@ -115,7 +114,7 @@ def test_dropout_in_training_shares_nothing():
 
 def test_labels_keep_their_loss():
     model = tiny_of(LlamaForCausalLM, DECODER)
-    batch = padded([[*range(3, 30), last] for last in (31, 32, 33)] + [[5, 6]], left=False)
+    batch = padded(ALIKE, left=False)
     batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
     expected = model(**batch).loss
     with remove_padding(model) as removed:
@@ -123,19 +122,17 @@ def test_labels_keep_their_loss():
     assert (removed.shared, removed.removed > 0) == (0, True)
 
 
-def test_tokens_at_other_positions_are_not_shared():
-    model = tiny_of(LlamaForCausalLM, DECODER)
+def in_other_columns():
+    """Rows that begin alike, each in another column, where the model gives them other positions."""
     batch = padded([[*range(3, 30), *range(30, 30 + rest)] for rest in (1, 2, 3, 9)], left=True)
-    del batch["position_ids"]  # each row begins in another column
+    return {name: value for name, value in batch.items() if name != "position_ids"}
+
+
+@pytest.mark.parametrize("batch", [padded_batch(5, 12), in_other_columns()], ids=["tokens", "positions"])
+def test_rows_that_share_nothing(batch):
+    model = tiny_of(LlamaForCausalLM, DECODER)
     with remove_padding(model) as removed:
         model(**batch)
-    assert (removed.shared, removed.removed > 0) == (0, True)
-
-
-def test_rows_that_share_nothing():
-    model = tiny_of(LlamaForCausalLM, DECODER)
-    with remove_padding(model) as removed:
-        model(**padded_batch(5, 12))
     assert (removed.shared, removed.removed > 0) == (0, True)
 
 
@@ -166,7 +163,7 @@ def test_memory_is_no_more_than_without_sharing(prompt, answers, answer):
         shared = peak(step)
         assert removed.shared
         for hook in model._forward_pre_hooks.values():
-            hook.__self__._may_share = dict.fromkeys((True, False), False)  # there is no option for it
+            hook.__self__.decisions._may_share = dict.fromkeys((True, False), False)  # there is no option for it
         before = removed.shared
         apart = peak(step)
         assert removed.shared == before

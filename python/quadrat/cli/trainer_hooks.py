@@ -34,7 +34,7 @@ def or_say(say: Callable[[str], None], what: str) -> Iterator[None]:
 def budget_loader(loader: Any, settings: Namespace) -> str:
     """Gives a DataLoader of the script batches by token budget. Returns what changes; raises what says why not."""
     from quadrat.collators._base import Collator
-    from quadrat.integration.token_batches import loader_by_tokens
+    from quadrat.integration.loader_by_tokens import loader_by_tokens
 
     if not isinstance(loader.collate_fn, Collator):
         name = getattr(loader.collate_fn, "__name__", type(loader.collate_fn).__name__)

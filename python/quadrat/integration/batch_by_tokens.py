@@ -15,14 +15,8 @@ from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
 from quadrat.integration.callback import SetEpochCallback
-from quadrat.integration.token_batches import (
-    AGAIN,
-    collator_of_quadrat,
-    loader_by_tokens,
-    not_indexed,
-    plan_batches,
-    require_usual,
-)
+from quadrat.integration.loader_by_tokens import loader_by_tokens
+from quadrat.integration.token_batches import AGAIN, collator_of_quadrat, not_indexed, plan_batches
 from quadrat.support.wrappers import CollatorWrapper, replaced, suggesting
 
 logger = logging.getLogger("quadrat")
@@ -96,7 +90,7 @@ def batch_by_tokens(
         >>> rows = [{"input_ids": [5] * (1 + 7 * i % 50)} for i in range(64)]
         >>> model, args = torch.nn.Linear(1, 1), TrainingArguments(tempfile.mkdtemp(), report_to="none")
         >>> def pad(features):
-        ...     return {"input_ids": quadrat.pad([one["input_ids"] for one in features], return_tensors="pt")}
+        ...     return {"input_ids": quadrat.pad([row["input_ids"] for row in features], return_tensors="pt")}
         >>> trainer = Trainer(model, args, train_dataset=rows, data_collator=pad)
         >>> batches = quadrat.batch_by_tokens(trainer)
         >>> batches.max_tokens, batches.steps_before, batches.steps
@@ -106,22 +100,21 @@ def batch_by_tokens(
         >>> len(loader), sum(len(batch["input_ids"]) for batch in loader)
         (8, 64)
     """
-    given: dict[str, Any] = {"lengths": lengths, "column": column, "window": window}
-    given["attention"] = attention
+    options: dict[str, Any] = {"lengths": lengths, "column": column, "window": window, "attention": attention}
     if isinstance(trainer, DataLoader):
-        loader, made = loader_by_tokens(trainer, max_tokens, seed=seed, **given)
-        logger.info("batch_by_tokens: %s", made)
+        loader, numbers = loader_by_tokens(trainer, max_tokens, seed=seed, **options)
+        logger.info("batch_by_tokens: %s", numbers)
         return loader
     require_usual_training(trainer)
-    args, dataset = trainer.args, trainer.train_dataset
-    given["seed"] = next(one for one in (seed, args.data_seed, args.seed) if one is not None)
-    given |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
-    size = args.per_device_train_batch_size
-    made, sampler = plan_batches(trainer, dataset, max_tokens, size, world=args.world_size, **given)
+    args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
+    options["seed"] = next(number for number in (seed, args.data_seed, args.seed) if number is not None)
+    options |= {"drop_last": args.dataloader_drop_last, "accumulated": args.gradient_accumulation_steps}
+    options |= {"size": args.per_device_train_batch_size, "world": args.world_size}
+    numbers, sampler = plan_batches(collator, trainer.model, dataset, max_tokens, **options)
     if sampler is not None:
         _use(trainer, BatchedDataset(_without_unused(trainer, dataset), sampler))
-    logger.info("batch_by_tokens: %s", made)
-    return made
+    logger.info("batch_by_tokens: %s", numbers)
+    return numbers
 
 
 def _use(trainer: Any, batches: Any) -> None:
@@ -141,10 +134,9 @@ def _loader_of_batches(trainer: Any) -> Callable[[], Any]:
 
     def get_train_dataloader() -> Any:
         trainer: Any = trainer_of()
-        args = trainer.args
         if trainer.train_dataset is not batches:
             return get_loader(trainer)
-        args = copy.copy(args)
+        args = copy.copy(trainer.args)
         args.per_device_train_batch_size = 1
         if hasattr(args, "train_sampling_strategy"):
             args.train_sampling_strategy = "random"
@@ -153,7 +145,6 @@ def _loader_of_batches(trainer: Any) -> Callable[[], Any]:
         with replaced((trainer, "args", args), (trainer, "_train_batch_size", 1)):
             return get_loader(trainer)
 
-    get_train_dataloader.chooses_as_before = True  # type: ignore[attr-defined]
     return get_train_dataloader
 
 
@@ -168,17 +159,21 @@ def require_usual_training(trainer: Any) -> None:
         raise ValueError(f"the training batches of this Trainer are planned already: {AGAIN.format('Trainer')}")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise not_indexed(dataset)
-    require_usual(trainer, ["get_train_dataloader"], "chooses rows")
-    try:
-        require_usual(trainer, ["_get_train_sampler"], "chooses rows")
-    except ValueError:  # for one that returns what Trainer's does, as many rows of the same kind
-        own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
-        if type(own) is not type(usual) or len(own) != len(usual) or getattr(own, "replacement", False):
-            raise
+    cls = type(trainer)
+    for name in ("get_train_dataloader", "_get_train_sampler"):
+        is_usual = getattr(cls, name) is getattr(Trainer, name) and vars(trainer).get(name) is None
+        if not is_usual and (name == "get_train_dataloader" or not _samples_as_usual(trainer)):
+            raise ValueError(f"{cls.__name__} chooses rows in its own way: it has a {name} of its own")
     if trainer.is_in_train or trainer.state.global_step:
         logger.warning("batch_by_tokens: the Trainer has begun to train before: only its next training changes")
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
+
+
+def _samples_as_usual(trainer: Any) -> bool:
+    """True if a Trainer's own sampler is of the kind that Trainer makes, with as many rows."""
+    sampler, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
+    return type(sampler) is type(usual) and len(sampler) == len(usual) and not getattr(sampler, "replacement", False)
 
 
 def _without_unused(trainer: Any, dataset: Any) -> Any:

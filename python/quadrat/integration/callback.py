@@ -144,8 +144,8 @@ def _require_plan(name: str, settings: dict[str, Any], args: Any, state: Any) ->
     if not state.global_step or args.ignore_data_skip:
         return
     stored = state.stateful_callbacks.get(name, ())
-    found = [differences(settings, {**dict.fromkeys(settings), **plan}, "the checkpoint") for plan in stored]
-    if differing := min(found, key=len, default="it was written with other batches, or without this callback"):
+    plans = [differences(settings, {**dict.fromkeys(settings), **plan}, "the checkpoint") for plan in stored]
+    if differing := min(plans, key=len, default="it was written with other batches, or without this callback"):
         raise ValueError(
             f"the checkpoint's batches are others, and Trainer would skip rows that it has not seen: {differing}. Go "
             "on with what it was written with, or begin its epoch anew with TrainingArguments(ignore_data_skip=True)"

@@ -76,7 +76,7 @@ def from_transformers(collator: Any) -> Any:
         twin.__setstate__(vars(collator))
         return twin
     cls = collator if inspect.isclass(collator) else type(collator)
-    base = next((names[one] for one in cls.__mro__ if one in names), None)
+    base = next((names[ancestor] for ancestor in cls.__mro__ if ancestor in names), None)
     if base is None:
         raise TypeError(f"{kind_of(collator)} is not a collator that from_transformers knows: {', '.join(ORIGINALS)}")
     if cls is ORIGINALS[base]:

@@ -69,8 +69,8 @@ def patch(
 def _is_wanted(library: str, asked: bool | None, package: str | None = None) -> bool:
     """True if a library is to be patched. Raises ModuleNotFoundError if its package was asked for and is missing."""
     package = package or library
-    found = (asked is None or asked) and importlib.util.find_spec(package) is not None
-    if asked and not found:
+    is_wanted = (asked is None or asked) and importlib.util.find_spec(package) is not None
+    if asked and not is_wanted:
         with needs(f"quadrat.patch({library}=True)", package):
             raise ModuleNotFoundError(name=package)
-    return found
+    return is_wanted

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from typing import Any
 
 import torch
 
-from quadrat.model.hooks import Counts
+from quadrat.model.calls import Counts
 
 # The gradient of an optimizer step is the same sum in any order: rows count alike, or all tokens do.
 _SUMS = {"grpo", "dr_grpo", "sapo", "luspo", "dapo", "cispo", "vespo"}
-_MODULES = {"GRPOTrainer": "trl.trainer.grpo_trainer", "RLOOTrainer": "trl.trainer.rloo_trainer"}
+_TRAINERS = {("trl.trainer.grpo_trainer", "GRPOTrainer"), ("trl.trainer.rloo_trainer", "RLOOTrainer")}
 
 
 class PromptGroups:
@@ -27,15 +25,15 @@ class PromptGroups:
 
     def __init__(self, trainer: Any, counts: Counts) -> None:
         self._trainer, self.counts = trainer, counts
-        self._method = types.MethodType(self._prepared, trainer)
-        trainer._prepare_inputs = self._method
+        trainer._prepare_inputs = self._prepared
 
     def undo(self) -> None:
         """Leave the order of rows to the trainer."""
-        if vars(self._trainer).get("_prepare_inputs") is self._method:
+        if vars(self._trainer).get("_prepare_inputs") == self._prepared:
             del self._trainer._prepare_inputs
 
-    def _prepared(self, trainer: Any, generation_batch: Any) -> Any:
+    def _prepared(self, generation_batch: Any) -> Any:
+        trainer = self._trainer
         before = trainer._buffered_inputs
         inputs = type(trainer)._prepare_inputs(trainer, generation_batch)
         buffered = trainer._buffered_inputs
@@ -50,12 +48,13 @@ class PromptGroups:
 
 def group_prompts(trainer: Any, counts: Counts) -> PromptGroups | None:
     """Reorders the rows of a trainer that generates, unless its steps would have other gradients; None for others."""
-    base = _base_of(trainer)
+    bases = (cls for cls in type(trainer).__mro__ if (cls.__module__, cls.__name__) in _TRAINERS)
+    base: Any = next(bases, None)  # of TRL
     if base is None or trainer.args.num_generations < 2 or trainer.args.per_device_train_batch_size < 2:
         return None
-    known = getattr(vars(trainer).get("_prepare_inputs"), "__func__", None)
-    if isinstance(own := getattr(known, "__self__", None), PromptGroups):
-        return own  # of a call before
+    groups = getattr(vars(trainer).get("_prepare_inputs"), "__self__", None)
+    if isinstance(groups, PromptGroups):
+        return groups  # of a call before
     if reason := _reason(trainer, base):
         counts.left[f"{type(trainer).__name__} scatters the rows of one prompt over micro-batches: {reason}"] = None
         return None
@@ -87,15 +86,6 @@ def _rows_of(values: list[Any], order: torch.Tensor) -> Any:
         rows = [row for value in values for row in value]
         return [rows[number] for number in order.tolist()]
     return values[0]
-
-
-def _base_of(trainer: Any) -> Any:
-    """The class of TRL that a trainer is one of; None for others."""
-    for name, module in _MODULES.items():
-        base = getattr(sys.modules.get(module), name, None)
-        if base is not None and isinstance(trainer, base):
-            return base
-    return None
 
 
 def _reason(trainer: Any, base: Any) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from quadrat.integration.prompt_groups import group_prompts
-from quadrat.model.hooks import Counts
+from quadrat.model.calls import Counts
 from quadrat.model.remove_padding import RemovedPadding, hook_models
 
 
@@ -65,7 +65,8 @@ def _models_of(holder: Any) -> Iterator[nn.Module]:
     if isinstance(holder, nn.Module):
         values: list[Any] = [holder]
     else:
-        values = [part for one in vars(holder).values() for part in (one if isinstance(one, (list, tuple)) else [one])]
+        attributes = vars(holder).values()
+        values = [part for value in attributes for part in (value if isinstance(value, (list, tuple)) else [value])]
     for value in values:
         if isinstance(value, nn.Module) and any(isinstance(module, PreTrainedModel) for module in value.modules()):
             yield value

@@ -34,16 +34,18 @@ class _Passes(Iterator[Any]):
     """The iterator of a loader without the notes; with persistent workers, of all passes over it."""
 
     def __init__(self, make: Callable[[], Any], without_notes: Callable[[Callable[[], Any]], Iterator[Any]]) -> None:
-        self._make, self._without_notes = make, without_notes
+        self._without_notes = without_notes
         self._noted: Any = None
-        self._reset()
 
-    def _reset(self, *loader: Any) -> None:
         def begin() -> Any:
-            if loader:
-                self._noted._reset(*loader)
-            else:
-                self._noted = self._make()
+            self._noted = make()
+            return self._noted
+
+        self._batches = without_notes(begin)
+
+    def _reset(self, loader: Any) -> None:
+        def begin() -> Any:
+            self._noted._reset(loader)
             return self._noted
 
         self._batches = self._without_notes(begin)
@@ -278,7 +280,7 @@ class Tracker:
         if training.phase != "next":
             if training.phase in ("on", "lost"):
                 training.lose_place()
-            return (one.batch for one in begin())  # for something else than training
+            return (positioned.batch for positioned in begin())  # for something else than training
         training.phase, position = "on", training.position
         goes_on = any(position.workers)
         training.resumed_at = position.trained if goes_on or training.to_skip else None
@@ -288,7 +290,7 @@ class Tracker:
         if self._repeats:  # likewise, accelerate must have seen the first batch
             self._loader.skip_batches = int(training.resumed_at is not None)
             if goes_on and self._args.process_index == 0:
-                first = [one.batch for one in itertools.islice(begin(), self._per_step)]
+                first = [positioned.batch for positioned in itertools.islice(begin(), self._per_step)]
         self._stream.position = position
         return itertools.chain(first, training.batches(begin(), self._per_step * self._repeats))
 

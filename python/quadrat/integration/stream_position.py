@@ -35,8 +35,8 @@ class PositionedStream(IterableDataset[Any]):
 
     def __init__(self, dataset: Any, group: int, *, repeats: bool) -> None:
         if hasattr(dataset, "_ex_iterable"):  # of `datasets`: nobody else sees where it is, or begins there
-            given, dataset = dataset, object.__new__(type(dataset))  # its copies have the same `__dict__`
-            vars(dataset).update(vars(given), _ex_iterable=own_examples(given._ex_iterable))
+            original, dataset = dataset, object.__new__(type(dataset))  # its copies have the same `__dict__`
+            vars(dataset).update(vars(original), _ex_iterable=own_examples(original._ex_iterable))
         self.dataset = dataset
         self._group, self._repeats = group, repeats  # the items of a batch; whether the first ones end the pass, too
         has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")

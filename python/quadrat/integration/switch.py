@@ -51,19 +51,20 @@ class Switch:
             self._in_force.remove(patch)
 
     def _places(self, sought: set[int]) -> list[Any]:
-        modules = [one for name, one in sys.modules.copy().items() if name.partition(".")[0] in self._packages]
-        places = dict.fromkeys([*(one for one in modules if isinstance(one, ModuleType)), *self._others()])
+        loaded = sys.modules.copy().items()
+        modules = [module for name, module in loaded if name.partition(".")[0] in self._packages]
+        places = dict.fromkeys([*(module for module in modules if isinstance(module, ModuleType)), *self._others()])
         # Not getattr, which a lazy module would answer by loading things.
-        return [one for one in places if not sought.isdisjoint(map(id, list(vars(one).values())))]
+        return [place for place in places if not sought.isdisjoint(map(id, list(vars(place).values())))]
 
     def _swap(self) -> None:
         self._swaps = list(self._find())
-        twins = {id(one.original): one.twin for one in self._swaps}
-        known = twins.keys() | {id(one.twin) for one in self._swaps}
+        twins = {id(swap.original): swap.twin for swap in self._swaps}
+        known = twins.keys() | {id(swap.twin) for swap in self._swaps}
         for place in self._places(known):
-            own = {name: value for name, value in list(vars(place).items()) if id(value) in known}
-            self._before[place] = own
-            for name, value in own.items():
+            swapped = {name: value for name, value in list(vars(place).items()) if id(value) in known}
+            self._before[place] = swapped
+            for name, value in swapped.items():
                 setattr(place, name, twins.get(id(value), value))
         for original, _, address in self._swaps:
             if address is not None:
@@ -71,7 +72,7 @@ class Switch:
                 original.__module__, original.__qualname__ = address
 
     def _restore(self) -> None:
-        originals = {id(one.twin): one.original for one in self._swaps}
+        originals = {id(swap.twin): swap.original for swap in self._swaps}
         for place in self._places(set(originals)):
             for name, value in list(vars(place).items()):
                 if id(value) not in originals:

@@ -31,7 +31,8 @@ def by_name(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
     """The arguments of a call by name; None where a position has no name."""
     if not args:
         return kwargs
-    named = [name for name, one in _parameters(type(module).forward).items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    parameters = _parameters(type(module).forward).items()
+    named = [name for name, parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(named):
         return None
     return dict(zip(named, args, strict=False)) | kwargs

@@ -54,7 +54,8 @@ def takes_rows(name: str) -> bool:
 
 def _configs(model: Any) -> list[Any]:
     """The configurations of a model and of the models within it."""
-    return list({id(one.config): one.config for one in model.modules() if isinstance(one, PreTrainedModel)}.values())
+    configs = (module.config for module in model.modules() if isinstance(module, PreTrainedModel))
+    return list({id(config): config for config in configs}.values())
 
 
 def set_names(model: Any) -> None:

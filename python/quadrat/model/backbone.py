@@ -35,19 +35,11 @@ def padding_token(config: Any) -> int:
 
 
 class Flat:
-    """One call of a place, taken apart.
-
-    way.positions: a key of MADE_POSITIONS. way.shifted: whether the loss predicts a label from the token before it.
-    way.shared: whether rows share their beginnings.
-    way.paths: for each place, the outputs with a place for each token, and whether they have the last columns alone;
-    without it, they are found by their shape.
-    """
+    """One call of a place, taken apart. Without known paths, outputs with a place for each token are found by shape."""
 
     def __init__(self, module: Any, mask: Any, call: Any, place: str) -> None:
-        way = call.way
-        self.module, self.place, self._mask, self._way, self._shared = module, place, mask, way, call.shared
-        self._paths: Mapping[Path, int] | None = way.paths.get(place)
-        self._proof = call.proof
+        self.module, self.place, self._mask, self._call, self._way = module, place, mask, call, call.way
+        self._paths: Mapping[Path, int] | None = call.way.paths.get(place)
         self._kept: Rows | None = None  # of the last columns, where logits are asked for these alone
         self.put_paths: dict[Path, int] = {}
         self.arguments: dict[str, Any] = {}  # those of the padded batch
@@ -59,12 +51,12 @@ class Flat:
         if positions is None and takes(self.module, POSITIONS):
             positions = MADE_POSITIONS[self._way.positions](mask, ids, padding_token(self.module.config))
             arguments = {**arguments, POSITIONS: positions}
-        shared = self._shared if self._way.shared else None
+        shared = self._call.shared if self._way.shared else None
         if shared is not None and self._way.positions != "columns":
             shared = shared_rows(ids, mask, positions)
         if shared is not None and not shared.fits(mask):
             shared = None
-        if self._way.shared and self._proof and shared is None:
+        if self._way.shared and self._call.proof and shared is None:
             raise NotImplementedError("these rows share nothing")
         rows = self.rows = Rows.of_mask(mask) if shared is None else shared
         flat = {name: rows.take(arguments[name], lead) for name, lead in of_tokens(arguments, rows.shape)}

@@ -40,10 +40,8 @@ class BoundedRows(Rows):
         drawn = self.take(padded[LABELS])
         return arguments | {LABELS: drawn.index_copy(1, self.firsts, labels[:, self.firsts])}
 
-    def with_boundaries(self, arguments: dict[str, Any], implementation: str) -> dict[str, Any]:
-        """The arguments of the flat call, with rows for attention that takes no boundaries."""
-        if is_flash(implementation):
-            return arguments
+    def with_boundaries(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of the flat call, with its rows for attention."""
         mask = torch.ones((1, self.total), dtype=torch.int64, device=self.cells.device)
         return {**arguments, MASK: mask, "quadrat_rows": self}
 

@@ -177,8 +177,8 @@ class _TreeAttention(torch.autograd.Function):
             options = {"scale": ctx.scale, "attn_mask": mask}
             parts = _attend_backward(of_out, *cut, result, logs, 0.0, meeting.causal, **options)
             targets = _queries(gradients[0], meeting, groups), *(_keys(whole, meeting) for whole in gradients[1:])
-            own = parts[0], *(_ungrouped(part, meeting, groups) for part in parts[1:])
-            for target, part in zip(targets, own, strict=True):
+            parts = parts[0], *(_ungrouped(part, meeting, groups) for part in parts[1:])
+            for target, part in zip(targets, parts, strict=True):
                 target.copy_(part) if meeting.nodes else target.add_(part)
         return *gradients, None
 

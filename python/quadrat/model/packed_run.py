@@ -23,8 +23,8 @@ def batch_of_two(model: Any, collator: Any) -> Any:
     usual = [token for token in range(min(getattr(config, "vocab_size", 100), 1000)) if token not in special]
     tokens = [usual[7 * place % len(usual)] for place in range(1, 1 + sum(_LENGTHS))]
     try:
-        made = copy.copy(collator)([{"input_ids": tokens[: _LENGTHS[0]]}, {"input_ids": tokens[_LENGTHS[0] :]}])
-        return made if isinstance(made, Mapping) else made.to("cpu")  # a DeferredBatch
+        batch = copy.copy(collator)([{"input_ids": tokens[: _LENGTHS[0]]}, {"input_ids": tokens[_LENGTHS[0] :]}])
+        return batch if isinstance(batch, Mapping) else batch.to("cpu")  # a DeferredBatch
     except Exception as error:
         raise ValueError(
             f"{type(collator).__name__} makes no batch of rows of input_ids alone ({type(error).__name__}: {error}): "
@@ -42,11 +42,11 @@ def starts(position_ids: Any) -> list[int]:
 def undisturbed(collator: Any, model: Any) -> Iterator[None]:
     """As `proof.undisturbed`, and restores the random generators of a collator. Batches do not count."""
     with contextlib.ExitStack() as restored, uncounted(), proof.undisturbed(model):
-        for one in getattr(collator, "__dict__", {}).values():
-            if isinstance(one, torch.Generator):
-                restored.callback(one.set_state, one.get_state())
-            elif isinstance(one, np.random.Generator):
-                restored.callback(setattr, one.bit_generator, "state", one.bit_generator.state)
+        for generator in getattr(collator, "__dict__", {}).values():
+            if isinstance(generator, torch.Generator):
+                restored.callback(generator.set_state, generator.get_state())
+            elif isinstance(generator, np.random.Generator):
+                restored.callback(setattr, generator.bit_generator, "state", generator.bit_generator.state)
         yield
 
 
@@ -58,11 +58,12 @@ class Packed:
     """A packed batch for a model, with and without changes, and its rows alone."""
 
     def __init__(self, model: Any, batch: Mapping[str, Any], kwargs: Mapping[str, Any]) -> None:
-        weight = next(one for one in model.parameters() if one.is_floating_point())
+        weight = next(parameter for parameter in model.parameters() if parameter.is_floating_point())
         self.model, self.kwargs, self._device = model, dict(kwargs), weight.device
         self._rounding = float(torch.finfo(weight.dtype).eps) ** 0.5
-        tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
-        self.batch = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}
+        arrays = {key: value for key, value in batch.items() if hasattr(value, "dtype")}
+        tensors = {key: torch.as_tensor(array).to(weight.device) for key, array in arrays.items()}
+        self.batch = {key: tensors.get(key, value) for key, value in batch.items() if key != "labels"}
         self._total = self.batch["input_ids"].shape[1]
         if "cu_seq_lens_q" in self.batch:
             bounds = self.batch["cu_seq_lens_q"].tolist()
@@ -70,8 +71,9 @@ class Packed:
             known = "position_ids" in self.batch
             bounds = [*(starts(self.batch["position_ids"]) if known else (0, _LENGTHS[0])), self._total]
         self.rows = [(start, end) for start, end in itertools.pairwise(bounds) if start != end]  # of a fixed shape
-        own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
-        self._columns = {key: one for key, one in tensors.items() if one.shape == (1, self._total) and key not in own}
+        of_batch = {"labels", "position_ids", "seq_idx", "attention_mask", "padding_mask"}  # not of a row
+        columns = tensors.keys() - of_batch
+        self._columns = {key: tensors[key] for key in columns if tensors[key].shape == (1, self._total)}
 
     @property
     def runs_on_gpu_only(self) -> bool:
@@ -91,7 +93,7 @@ class Packed:
         """The arguments of FlashAttention."""
         bounds = torch.tensor([0, *(end for _, end in self.rows)], dtype=torch.int32, device=self._device)
         longest = max(end - begin for begin, end in self.rows)
-        return {f"cu_seq_lens_{one}": bounds for one in "qk"} | {f"max_length_{one}": longest for one in "qk"}
+        return {f"cu_seq_lens_{part}": bounds for part in "qk"} | {f"max_length_{part}": longest for part in "qk"}
 
     def _joined(self, parts: list[Any]) -> Any:
         rest = self._total - sum(map(len, parts))
@@ -100,8 +102,8 @@ class Packed:
     def compare(self, changes: Mapping[str, Any] = {}) -> tuple[tuple[float, ...], float]:
         """The largest difference of each row's logits, in the batch and alone; and what rounding explains."""
         inputs = {**self.batch, **self.kwargs, **changes}
-        given = {key: one for key, one in inputs.items() if key not in changes or one is not None}
-        together, differences, scale = _logits(self.model(**given), self._total), [], 0.0
+        arguments = {key: value for key, value in inputs.items() if key not in changes or value is not None}
+        together, differences, scale = _logits(self.model(**arguments), self._total), [], 0.0
         for start, end in self.rows:
             alone = self._alone(start, end)
             differences.append(float((together[start:end] - alone).abs().max()))
@@ -110,21 +112,21 @@ class Packed:
 
     def of_positions(self, position_ids: Any) -> tuple[float, float]:
         """As `compare`, of the first row with its positions in the batch and with the model's own."""
-        (start, end), own = self.rows[0], {}
+        (start, end), positions = self.rows[0], {}
         alone = self._alone(start, end)
         if position_ids is not None:
-            own = {"position_ids": position_ids[..., start:end]}
-        difference = (self._alone(start, end, **own) - alone).abs().max()
+            positions = {"position_ids": position_ids[..., start:end]}
+        difference = (self._alone(start, end, **positions) - alone).abs().max()
         return float(difference), float(alone.abs().max()) * self._rounding
 
-    def _alone(self, start: int, end: int, **more: Any) -> Any:
-        row = {key: one[:, start:end] for key, one in self._columns.items()}
-        return _logits(self.model(**row, **self.kwargs, **more), end - start)
+    def _alone(self, start: int, end: int, **positions: Any) -> Any:
+        row = {key: tensor[:, start:end] for key, tensor in self._columns.items()}
+        return _logits(self.model(**row, **self.kwargs, **positions), end - start)
 
 
 def _configs_of(model: Any) -> list[Any]:
-    found = {id(one.config): one.config for one in model.modules() if hasattr(one, "config")}
-    return list(found.values())
+    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    return list(configs.values())
 
 
 def without_flash(model: Any) -> contextlib.AbstractContextManager[None]:
@@ -134,7 +136,7 @@ def without_flash(model: Any) -> contextlib.AbstractContextManager[None]:
 
 def _logits(outputs: Any, tokens: int) -> Any:
     for name in ("logits", "last_hidden_state"):
-        one = getattr(outputs, name, None)
-        if one is not None and one.ndim == 3 and one.shape[1] == tokens:
-            return one[0].float()
+        output = getattr(outputs, name, None)
+        if output is not None and output.ndim == 3 and output.shape[1] == tokens:
+            return output[0].float()
     raise NoLogitsError("check_packing compares logits or hidden states of each token; this model returns neither")

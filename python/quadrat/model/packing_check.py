@@ -47,12 +47,12 @@ class PackingReport:
             raise ValueError(str(self))
 
     def __str__(self) -> str:
-        known = "keeps" if self.ok else "does not keep"
-        lines = [f"{self.model} {known if self.unmeasured is None or not self.ok else 'may keep'} rows apart"]
+        keeps = "does not keep" if not self.ok else "keeps" if self.unmeasured is None else "may keep"
+        lines = [f"{self.model} {keeps} rows apart"]
         lines += [f"- {problem}" for problem in self.problems]
         lines += [f"- not measured: {self.unmeasured}"] * (self.unmeasured is not None)
         if self.differences:
-            shown = ", ".join(f"{one:.1e}" for one in self.differences)
+            shown = ", ".join(f"{difference:.1e}" for difference in self.differences)
             lines.append(f"- logits in the batch and alone, row by row: {shown} (rounding: {self.tolerance:.1e})")
         return "\n".join(lines)
 
@@ -87,7 +87,7 @@ def check_packing(model: Any, collator: Any, **kwargs: Any) -> PackingReport:
         >>> report.ok
         False
     """
-    inner = next((one for one in model.modules() if hasattr(getattr(one, "config", None), "model_type")), None)
+    inner = next((module for module in model.modules() if hasattr(getattr(module, "config", None), "model_type")), None)
     if inner is None:
         raise TypeError(f"model must be a model of transformers, with a config; {type(model).__name__} has none")
     name = type(inner).__name__
@@ -145,7 +145,7 @@ def _remedy(packed: Packed, inner: Any) -> str:
     for count in range(1, 4):
         for chosen in itertools.combinations(changes, count):
             try:
-                differences, tolerance = packed.compare({k: v for one in chosen for k, v in changes[one].items()})
+                differences, tolerance = packed.compare({k: v for option in chosen for k, v in changes[option].items()})
             except Exception:  # an argument that the model does not take
                 continue
             if max(differences) <= tolerance:
@@ -158,7 +158,7 @@ def warn_if_rows_mix(model: Any, collator: Any) -> None:
 
     Large models are not run: a pass may take minutes where they are, or need all processes.
     """
-    if sum(one.numel() for one in model.parameters()) > _MOST_NUMBERS:
+    if sum(parameter.numel() for parameter in model.parameters()) > _MOST_NUMBERS:
         return
     try:
         report = check_packing(getattr(model, "base_model", model), collator, use_cache=False)  # of any head

@@ -50,7 +50,7 @@ class SharedRows(Rows):
             raise NotImplementedError("only rows of a causal model share their beginnings")
         tree = self._tree
         starts, lengths, parents, depths = (
-            one.tolist() for one in (tree.starts, tree.lengths, tree.parents, tree.depths)
+            numbers.tolist() for numbers in (tree.starts, tree.lengths, tree.parents, tree.depths)
         )
         return meetings(starts, lengths, parents, depths, window)
 

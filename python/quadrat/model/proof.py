@@ -24,7 +24,7 @@ _CELLS = 16384  # of the batch that is computed twice, unless its rows cannot be
 def undisturbed(model: Any) -> Iterator[None]:
     """Evaluation mode without gradients; then modes, random generators, buffers and attributes are as before."""
     cached = torch.is_autocast_cache_enabled()
-    devices = sorted({one.device.index for one in model.parameters() if one.is_cuda})
+    devices = sorted({parameter.device.index for parameter in model.parameters() if parameter.is_cuda})
     numpy_state, state = np.random.get_state(), random.getstate()
     modules = list(model.modules())
     attributes = [{**vars(module), "_buffers": dict(module._buffers)} for module in modules]
@@ -44,13 +44,13 @@ def undisturbed(model: Any) -> Iterator[None]:
             if not buffer.is_meta and not torch.equal(buffer, values):
                 buffer.detach().copy_(values)
         for module, before in zip(modules, attributes, strict=True):
-            own = vars(module)
+            now = vars(module)
             module._buffers.clear()
             module._buffers.update(before.pop("_buffers"))
             # transformers notes that it has added hooks, which stay.
-            for name in own.keys() - before.keys() - {"_buffers", "_output_capturing_hooks_installed"}:
-                del own[name]
-            own.update(before)
+            for name in now.keys() - before.keys() - {"_buffers", "_output_capturing_hooks_installed"}:
+                del now[name]
+            now.update(before)
 
 
 def some_rows(arguments: dict[str, Any], mask: Any, shared: Any) -> tuple[dict[str, Any], Any]:
@@ -62,20 +62,15 @@ def some_rows(arguments: dict[str, Any], mask: Any, shared: Any) -> tuple[dict[s
     rows, width = mask.shape
     count = max(_CELLS // width, 4)
     tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor) and value.dim()}
-    sections = tensors.get(POSITIONS)
-    of_sections = sections is not None and sections.dim() == 3
-    if rows <= count or any(
-        len(one) not in (rows, 1) for name, one in tensors.items() if not of_sections or name != POSITIONS
-    ):
+    dims = {name: int(name == POSITIONS and tensor.dim() == 3) for name, tensor in tensors.items()}  # those of rows
+    if rows <= count or any(tensors[name].shape[dim] not in (rows, 1) for name, dim in dims.items()):
         return dict(arguments), mask
     order = mask.sum(1).argsort(descending=True, stable=True)
     chosen = order[torch.linspace(0, rows - 1, count, device=order.device).round().long()].sort().values
     if shared is not None:
         chosen = shared.order()[:count].sort().values
-    taken = {name: one if len(one) == 1 else one[chosen] for name, one in tensors.items() if name != POSITIONS}
-    if sections is not None and sections.shape[-2] == rows:
-        taken[POSITIONS] = sections.index_select(sections.dim() - 2, chosen)
-    return arguments | taken, mask[chosen]
+    of_rows = {name: dim for name, dim in dims.items() if tensors[name].shape[dim] == rows}
+    return arguments | {name: tensors[name].index_select(dim, chosen) for name, dim in of_rows.items()}, mask[chosen]
 
 
 def telling_labels(arguments: dict[str, Any], mask: Any) -> dict[str, Any]:
@@ -108,7 +103,7 @@ def leaves_of(output: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 def tolerance(model: Any, device: str) -> float:
     """The largest difference that rounding explains, relative to the largest number of an output."""
-    dtypes = {one.dtype for one in model.parameters() if one.is_floating_point()}
+    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     if torch.is_autocast_enabled(device):
         dtypes.add(torch.get_autocast_dtype(device))
     return max((_ROUNDING.get(dtype, 0.0) for dtype in dtypes), default=_ROUNDING[torch.float32])
@@ -145,9 +140,9 @@ def _relative(value: Any, other: Any) -> float:
     return float((value - other).abs().max() / value.abs().max().clamp(min=1e-30)) if len(value) else 0.0
 
 
-def identical(one: Any, other: Any) -> bool:
+def identical(output: Any, other: Any) -> bool:
     """True if two outputs are equal to the last bit."""
-    leaves, others = dict(leaves_of(one)), dict(leaves_of(other))
+    leaves, others = dict(leaves_of(output)), dict(leaves_of(other))
     return leaves.keys() == others.keys() and all(
         torch.equal(value.nan_to_num(), others[path].nan_to_num()) for path, value in leaves.items()
     )
@@ -157,15 +152,8 @@ def is_sharded(model: Any) -> bool:
     """True where a call of a model waits for other processes."""
     if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
         return False
-    things = [*model.parameters(), *model.modules()]
-    return any(type(one).__name__ in _SHARDED or hasattr(one, "ds_id") for one in things)
-
-
-def anybody_calls(calls: bool, device: torch.device) -> bool:
-    """True if this process or another one calls its model once more; all processes ask."""
-    flag = torch.tensor(int(calls), device=device)
-    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
-    return bool(flag)
+    parts = [*model.parameters(), *model.modules()]
+    return any(type(part).__name__ in _SHARDED or hasattr(part, "ds_id") for part in parts)
 
 
 class Lockstep:
@@ -175,13 +163,19 @@ class Lockstep:
         self.sharded = is_sharded(model)
         self._device = next(model.parameters()).device
 
+    def _anybody_calls(self, calls: bool) -> bool:
+        """True if this process or another one calls its model once more; all processes ask."""
+        flag = torch.tensor(int(calls), device=self._device)
+        distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+        return bool(flag)
+
     def call(self, function: Callable[[], Any]) -> Any:
         """One call of the proof."""
         if self.sharded:
-            anybody_calls(True, self._device)
+            self._anybody_calls(True)
         return function()
 
     def accompany(self, function: Callable[[], Any]) -> None:
         """Call as often as others still do."""
-        while self.sharded and anybody_calls(False, self._device):
+        while self.sharded and self._anybody_calls(False):
             function()

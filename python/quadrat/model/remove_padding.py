@@ -8,8 +8,9 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from quadrat.model.attention import restore_names
+from quadrat.model.calls import Counts
 from quadrat.model.forward import restore_forward, set_forward
-from quadrat.model.hooks import Counts, Hooks, hooks_of
+from quadrat.model.hooks import Hooks, hooks_of
 from quadrat.model.tokenwise import TokenHooks
 
 
@@ -64,9 +65,9 @@ class RemovedPadding:
             for module in model.modules():
                 restore_forward(module)
                 for hooks in (module._forward_pre_hooks, module._forward_hooks):
-                    own = [key for key, hook in hooks.items() if isinstance(_owner(hook), (Hooks, TokenHooks))]
-                    for key in own:
-                        del hooks[key]
+                    for key, hook in list(hooks.items()):
+                        if isinstance(getattr(hook, "__self__", None), (Hooks, TokenHooks)):
+                            del hooks[key]
             restore_names(model)
         for undo in self._undoing:
             undo()
@@ -87,13 +88,9 @@ class RemovedPadding:
         return ". ".join([*ways, *([counted] if self.computed else []), *self.left]) + "."
 
 
-def _owner(hook: Any) -> Any:
-    return getattr(hook, "__self__", None)
-
-
 def hook_models(models: Iterable[Any]) -> list[Counts]:
     """Let modules, and the models of transformers within them, compute no padding; returns what their hooks count."""
-    counts: dict[int, Counts] = {}
+    counts: dict[Counts, None] = {}
     for model in models:
         of_model = Counts()
         for module in model.modules():
@@ -105,5 +102,5 @@ def hook_models(models: Iterable[Any]) -> list[Counts]:
                 module.register_forward_pre_hook(hooks.before, with_kwargs=True)
                 module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True, prepend=True)
                 set_forward(module)
-            counts[id(hooks.counts)] = hooks.counts
-    return list(counts.values())
+            counts[hooks.counts] = None
+    return list(counts)

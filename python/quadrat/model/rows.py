@@ -128,7 +128,7 @@ class Rows:
         return self.longest if pattern is None else self._known(pattern)[0]
 
     def _known(self, pattern: Any) -> tuple[int, int | None]:
-        known = ((until, window) for made, until, window in self._patterns if pattern.is_set_to(made))
+        known = ((until, window) for mask, until, window in self._patterns if pattern.is_set_to(mask))
         return next(known, (0, None))
 
 

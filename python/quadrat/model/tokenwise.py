@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -39,8 +40,8 @@ def add_token_hooks(module: Any) -> None:
 
 def _have_tokens(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """True if all tensors have a place for each token."""
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    return bool(tensors) and all(one.dim() > 2 and one.shape[:2] == rows.shape for one in tensors)
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    return bool(tensors) and all(tensor.dim() > 2 and tensor.shape[:2] == rows.shape for tensor in tensors)
 
 
 def _flat(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -57,11 +58,11 @@ class Search:
         self.names: list[str] = []
         self._rows, self._most, self._asks, self._failed = Rows.of_mask(mask), most, False, set[str]()
         self._thread = threading.get_ident()
-        self._candidates = {name: one for name, one in model.named_modules() if name and _has_matrix(one)}
+        self._candidates = {name: module for name, module in model.named_modules() if name and _has_matrix(module)}
 
     def __enter__(self) -> Search:
         self._handles = [
-            module.register_forward_hook(self._look(name), with_kwargs=True)
+            module.register_forward_hook(functools.partial(self._look, name), with_kwargs=True)
             for name, module in self._candidates.items()
         ]
         return self
@@ -72,32 +73,25 @@ class Search:
         works = [name for name in self.names if name not in self._failed]
         self.names = [name for name in works if not any(name.startswith(f"{outer}.") for outer in works)]
 
-    def _look(self, name: str) -> Any:
-        def look(module: Any, args: tuple[Any, ...], *rest: Any) -> None:
-            # Other threads call this hook, too, and without keywords while it is added or removed.
-            if self._asks or threading.get_ident() != self._thread or not isinstance(rest[-1], torch.Tensor):
-                return
-            if _have_tokens(self._rows, args, kwargs := rest[0]):
-                self._asks = True
-                try:
-                    self._ask(name, module, args, kwargs, rest[-1])
-                finally:
-                    self._asks = False
-
-        return look
-
-    def _ask(self, name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _look(self, name: str, module: Any, args: tuple[Any, ...], *rest: Any) -> None:
+        # Other threads call this hook, too, and without keywords while it is added or removed.
+        if self._asks or threading.get_ident() != self._thread or not isinstance(output := rest[-1], torch.Tensor):
+            return
+        if not _have_tokens(self._rows, args, kwargs := rest[0]):
+            return
         args, kwargs = _flat(self._rows, args, kwargs)
+        self._asks = True
         try:
             got, expected = module(*args, **kwargs), self._rows.take(output)
-            same = got.shape == expected.shape and float((got - expected).abs().max()) <= self._most * float(
-                expected.abs().max()
-            )
+            largest = float(expected.abs().max())
+            same = got.shape == expected.shape and float((got - expected).abs().max()) <= self._most * largest
         except Exception:  # a module that takes no such input
             same = False
+        finally:
+            self._asks = False
         (self.names.append if same else self._failed.add)(name)
 
 
 def _has_matrix(module: Any) -> bool:
     """True if a module multiplies by a matrix: others gain nothing."""
-    return any(isinstance(one, nn.Linear) or type(one).__name__ == "Conv1D" for one in module.modules())
+    return any(isinstance(inner, nn.Linear) or type(inner).__name__ == "Conv1D" for inner in module.modules())

@@ -21,9 +21,11 @@ _EXACT_ROWS = 16  # more rows are of one form up to the next power of two
 class Way:
     """How calls are computed.
 
-    places: names of the modules that are taken apart, below the one that is called; "" is that one. positions, shifted,
-    paths of each place, and shared: as in `Flat`. tokenwise: instead of places, names of modules that work token by
-    token. bounded: the batch is flat already, and its boundaries go to attention.
+    places: names of the modules that are taken apart, below the one that is called; "" is that one. positions: a key of
+    MADE_POSITIONS. shifted: whether the loss predicts a label from the token before it. paths: for each place, the
+    outputs with a place for each token, and whether they have the last columns alone. tokenwise: instead of places,
+    names of modules that work token by token. shared: whether rows share their beginnings. bounded: the batch is flat
+    already, and its boundaries go to attention.
     """
 
     places: tuple[str, ...]
@@ -39,9 +41,11 @@ def flat_ways(module: Any, arguments: dict[str, Any], mask: Any) -> Iterator[Way
     """The model and the models within it taken apart, with the positions that models make."""
     ids, padding = arguments.get("input_ids"), padding_token(module.config)
     ids = None if ids is None else ids.reshape(mask.shape)
-    made = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
-    names = list(made) if arguments.get(POSITIONS) is None else ["columns"]
-    names = [name for at, name in enumerate(names) if not any(torch.equal(made[name], made[one]) for one in names[:at])]
+    numbers = {name: make(mask, ids, padding)[mask] for name, make in MADE_POSITIONS.items()}
+    names: list[str] = []
+    for name in numbers if arguments.get(POSITIONS) is None else ["columns"]:
+        if not any(torch.equal(numbers[name], numbers[other]) for other in names):
+            names.append(name)
     for places in _places(module):
         for positions in names:
             for shifted in (True, False) if places == ("",) and LABELS in arguments else (False,):
@@ -97,7 +101,7 @@ def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int
             others.append((name, type(value)))
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     configs = module.config, module.config.get_text_config()
-    implementation = tuple(str(one._attn_implementation).removeprefix(PREFIX) for one in configs)
+    implementation = tuple(str(config._attn_implementation).removeprefix(PREFIX) for config in configs)
     count = rows if rows <= _EXACT_ROWS else 1 << (rows - 1).bit_length()
     places, longest = _facts(module, arguments, mask)
     return (tuple(tensors), tuple(others), autocast, implementation, count, places), longest
