@@ -107,29 +107,6 @@ def test_a_model_makes_the_ids_of_its_decoder():
     assert batch["decoder_input_ids"].tolist() == [[1003, 1004]]
 
 
-@pytest.mark.parametrize(
-    ("pad_values", "error", "said"),
-    [
-        ({"words": 0.5}, ValueError, ["words", "0.5"]),
-        ({"words": None}, ValueError, ["words", "None", "must be a number"]),
-        ({"words": "a"}, ValueError, ["words", "'a'", "must be a number"]),
-        ({"text": 0}, ValueError, ["text"]),
-        ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
-        ({"attention_mask": 0}, ValueError, ["attention_mask"]),
-        ({"words": 0, "wrods": 0}, KeyError, ["column 'wrods' is missing in row 0", "['input_ids', 'words']"]),
-        ([("words", 0)], TypeError, ["pad_values", "map"]),
-    ],
-)
-def test_pad_values_errors(pad_values, error, said):
-    features = [{"input_ids": [1, 2], "words": [1, 2]}, {"input_ids": [1], "words": [1]}]
-    if "text" in pad_values:
-        features = [{"input_ids": [1, 2], "text": "a"}, {"input_ids": [1], "text": "b"}]
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=pad_values)
-    with pytest.raises(error) as caught:
-        collator(features)
-    assert all(words in str(caught.value) for words in said), caught.value
-
-
 ROW = {"input_ids": [5, 6]}
 MAKERS = {
     "flattening": quadrat.DataCollatorWithFlattening,

@@ -103,15 +103,6 @@ def test_large_ints_among_floats(large, framework):
             assert_same_outcome(outcome(reference, rows), outcome(collator, rows))
 
 
-@given(features(equal=True), FRAMEWORKS)
-def test_columns_of_features(rows, framework):
-    try:
-        data = {name: [row[name] for row in rows] for name in rows[0]}
-    except (KeyError, TypeError):
-        return
-    assert_same(data, framework)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_default_dtypes(dtype):
     with default_dtype(dtype):

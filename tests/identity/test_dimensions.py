@@ -1,10 +1,8 @@
 """Columns whose rows have more than one dimension, as the installed transformers makes batches of them."""
 
-import contextlib
 import re
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -151,17 +149,6 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("patched", [False, True])
-@pytest.mark.parametrize("stored", [False, True])
-def test_pad_values_of_lists_from_anywhere(patched, stored):
-    """Lists, rows of a Dataset, and those of a patched one."""
-    rows = datasets.Dataset.from_list(ROWS) if stored else ROWS
-    with quadrat.data.patch_datasets() if patched else contextlib.nullcontext():
-        batch = rows.__getitems__([0, 1]) if stored else rows
-        made = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})(batch)
-    assert made["bbox"].tolist() == [[[1, 2], [3, 4], [5, 6]], [[7, 8], [0, 0], [0, 0]]]
-
-
 @pytest.mark.parametrize(("boxes", "said"), ODD)
 def test_pad_values_names_the_row_of_odd_lists(boxes, said):
     collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})
@@ -169,11 +156,6 @@ def test_pad_values_names_the_row_of_odd_lists(boxes, said):
         with pytest.raises(ValueError, match=re.escape(f"pad_values: {said}")):
             collator([ROWS[0], ROWS[1] | {"bbox": boxes}])
         assert collator(ROWS)["bbox"].shape == (2, 3, 2)
-
-
-def test_an_error_of_lists_proposes_pad_values():
-    with pytest.raises(ValueError, match=r"'bbox' is ragged .* give pad_values=\{'bbox': 0\}"):
-        quadrat.DataCollatorWithPadding(make_tokenizer())(ROWS)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=2), st.sampled_from(FORMS[:10]), st.integers(1, 3))

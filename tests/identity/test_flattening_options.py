@@ -261,8 +261,8 @@ def test_labels_none():
     """For collators that make labels of their own."""
     columns = dict.fromkeys(("pad_values", "pad_axes", "dtypes", "join_columns"))
     collator = types.SimpleNamespace(deferred=False, pad_to_multiple_of=4, **columns)
-    plan = flat.FlatBatch.of(collator, "np", quadrat.Flattening(), {"special_tokens_mask": 1}, labels="none")
-    batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
+    spec = flat.Flat.of(collator, "np", quadrat.Flattening(), {"special_tokens_mask": 1}, labels="none")
+    batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], spec)
     assert {name: value.tolist() for name, value in batch.items()} == {
         "input_ids": [[1, 2, 3, 0]],
         "position_ids": [[0, 1, 2, 3]],

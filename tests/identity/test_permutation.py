@@ -17,7 +17,6 @@ from support.compare import (
     assert_identical,
     assert_same_batch,
     both,
-    check_error,
     generator_states,
     outcome,
     seed_everything,
@@ -248,12 +247,3 @@ def test_such_tokenizers_do_not_fall_back(framework, cls):
     quadrat.stats(reset=True)
     pair(make_tokenizer(cls=cls))[1]([[7, 8, 9], [7, 8, 9, 10]], return_tensors=framework)
     assert quadrat.stats().fell_back == 0
-
-
-@pytest.mark.parametrize("framework", ["pt", "np"])
-def test_a_column_that_one_row_lacks_is_named(framework):
-    features = [{"input_ids": [7] * 4}, {"ids": [7]}]
-    expected, got = (
-        outcome(functools.partial(one, return_tensors=framework), features) for one in pair(make_tokenizer())
-    )
-    check_error(expected[1], got, ["'input_ids'", "row 1"])
