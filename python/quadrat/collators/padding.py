@@ -229,7 +229,8 @@ class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
 
 class _WithDecoderIds(Padded):
     def finish(self, collator: Any, batch: Any, features: Any) -> Any:
-        batch = super().finish(collator, batch, features)
+        if self.options.warns:
+            super().finish(collator, batch, features)
         if not hasattr(collator.model, "prepare_decoder_input_ids_from_labels"):
             return batch
         if isinstance(batch, DeferredBatch):

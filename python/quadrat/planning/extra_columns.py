@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -38,17 +38,17 @@ class OwnColumns(NamedTuple):
     kinds: tuple[tuple[str, int], ...] = ()  # dtypes
 
     @property
-    def read(self) -> dict[str, bool]:
-        """The columns that are read in a way of their own, and whether their rows may have any strides."""
+    def fields(self) -> dict[str, Any]:
+        """What a `Spec` says of them: which ones rows may lack, how they are read, and how features are checked."""
         if not (self.pads or self.joined or self.axes):
             return {}
         dense = (*self.joined, *(name for name, axes in self.axes if type(axes) is tuple))
-        return {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)}
-
-    @property
-    def optional(self) -> dict[str, bool]:
-        """The columns that rows may lack."""
-        return dict.fromkeys(self.joined, True)
+        labels = tuple(name for name, _ in self.pads if name in LABELS)
+        return {
+            "optional": dict.fromkeys(self.joined, True),
+            "read": {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)},
+            "check": functools.partial(_labels_of_some, labels) if labels else None,
+        }
 
     @property
     def defers(self) -> bool:
@@ -99,12 +99,6 @@ class OwnColumns(NamedTuple):
         if kind is not None and shape.kinds & ~_converting_to(kind):
             raise FallBack(f"column '{name}' holds numbers that do not convert to {KINDS[kind]}", "give another dtype")
         return kind
-
-    @property
-    def check(self) -> Callable[[Any], Reason | None] | None:
-        """Looks whether some rows alone have labels, which may be absent; None without such labels."""
-        names = tuple(name for name, _ in self.pads if name in LABELS) if self.pads else ()
-        return functools.partial(_labels_of_some, names) if names else None
 
     def values(self, pad_values: Mapping[str, Any], main: int) -> dict[str, Any]:
         """What the steps of pad_axes write, by output. main: the column whose width they take if they are as long."""

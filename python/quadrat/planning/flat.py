@@ -13,7 +13,7 @@ from quadrat.input.rows import MAIN, names_of, plain
 from quadrat.installed.imitated import PADDING_FREE, Imitation
 from quadrat.ops.flattening import Flattening, boundaries_of, check_flattening, flattening_of, layout_of, layout_of_rows
 from quadrat.planning.diagnosis.options import not_a_tokenizer
-from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind
+from quadrat.planning.extra_columns import OwnColumns, check_rows, extra_kind
 from quadrat.planning.facts import Fact
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
@@ -157,15 +157,13 @@ class Flat(Spec):
             framework=framework,
             options=FlatOptions(labels, label, how, kinds, columns, padded, labelling.derives, packed, refuses_empty),
             names=names,
-            optional=columns.optional,
-            read=columns.read,
             absent=absent,
             only=only,
             layout=layout._replace(seq_lengths=len(names) - 1) if packed else layout,
             labelling=labelling,
             facts=facts,
             deferred=deferred and defers,
-            check=columns.check,
+            **columns.fields,
             multiple=multiple,
             pads={MAIN: input_pad, label or "labels": label_pad, "qkv_format": "thd", **extra},
         )
@@ -198,7 +196,6 @@ def padding_free_spec(
     """
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)
-    check_pad_values(collator)
     option = collator.padding_free
     if option is not True and not isinstance(option, Flattening):
         raise TypeError(f"padding_free must be True, False or a quadrat.Flattening, not {option!r}")
@@ -208,9 +205,9 @@ def padding_free_spec(
     if names is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
     tokenizer = collator.tokenizer
-    for option in ("pad_to_multiple_of", "align_to", "total_length"):
-        if getattr(how, option, collator.pad_to_multiple_of) is not None and tokenizer.pad_token_id is None:
-            raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
+    for place in ("pad_to_multiple_of", "align_to", "total_length"):
+        if getattr(how, place, collator.pad_to_multiple_of) is not None and tokenizer.pad_token_id is None:
+            raise ValueError(f"{place} needs a pad token: set tokenizer.pad_token")
     if how.align_to is not None and labels == "none" and labelling.make is not None:
         raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}

@@ -312,8 +312,6 @@ class Padded(Spec):
                 cls.choices,
                 asks and options.verbose,
             ),
-            optional=columns.optional,
-            read=columns.read,
             absent=absent,
             main=inputs[0],
             plain=label.names[0] if label is not None and cls.choices else None,
@@ -321,7 +319,7 @@ class Padded(Spec):
             labelling=labelling,
             facts=None if asks and "model_max_length" not in tokenizer.__dict__ else facts,
             deferred=deferred and columns.defers,
-            check=columns.check,
+            **columns.fields,
         )
 
     def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:

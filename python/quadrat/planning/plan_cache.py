@@ -120,7 +120,7 @@ class Spec:
     check: Callable[[Any], Reason | None] | None = None  # of features, before they are read
 
     @staticmethod
-    def plan(key: PlanKey) -> Plan:
+    def plan(key: PlanKey, /) -> Plan:
         """The plan of a kind of batch; see `planned`."""
         raise NotImplementedError
 
