@@ -12,7 +12,7 @@ from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
 from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
-from quadrat.masking.language_modeling import IdRows, is_plain_ids, make_rows
+from quadrat.masking.language_modeling import IdRows, is_plain_ids
 from quadrat.masking.vocabulary import listed_special_ids
 from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer, require_known
@@ -78,7 +78,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        return make_rows(self, _Permuted.of(self, framework, facts=padding_facts(self)), examples)  # type: ignore[no-any-return]
+        return _Permuted.of(self, framework, facts=padding_facts(self)).make(self, examples)  # type: ignore[no-any-return]
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:
         try:

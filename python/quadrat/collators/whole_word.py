@@ -14,7 +14,7 @@ from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
-from quadrat.masking.language_modeling import IdRows, make_rows, masking_facts, origin
+from quadrat.masking.language_modeling import IdRows, masking_facts, origin
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning.facts import ABSENT, ATTRIBUTE, ENTRY, OWN_ABSENT, TYPE, Fact, joined_facts, own_facts
 from quadrat.planning.fallback import NO_FEATURES, FallBack, Reason, raise_clearer
@@ -127,7 +127,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         facts = _facts(self, framework)
         # "chinese_ref": positions that continue the word before.
         spec = _Words.of(self, framework, self.pad_to_multiple_of, optional={"chinese_ref": False}, facts=facts)
-        return make_rows(self, spec, features)
+        return spec.make(self, features)
 
 
 def _values(collator: Any, key: PlanKey) -> dict[str, Any]:

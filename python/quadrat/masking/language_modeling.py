@@ -60,7 +60,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     deferred = collator.deferred and not (apart or has_offsets or labelling.make is _kept_labels)
     fields: dict[str, Any] = {"labelling": labelling, "facts": known, "deferred": deferred}
     if bare:
-        batch = make_rows(collator, IdRows.of(collator, framework, multiple, **fields), features)
+        batch = IdRows.of(collator, framework, multiple, **fields).make(collator, features)
     else:
         absent = () if apart or has_offsets or collator.whole_word_mask else ("offset_mapping",)
         options = PadOptions(pad_to_multiple_of=multiple)
@@ -88,9 +88,8 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
         ignored = collator.tokenizer.pad_token_id if collator.mask_padding == "token" else None
         fields |= {"labels": "shifted", "labelling": Labelling(omits=omits), "ignored": ignored}
         return flatten(collator, features, padding_free_spec(collator, features, framework, **fields))
-    drawn = masking_facts(collator, framework, MASK_TOKENS[framework])
-    labelling = Labelling(functools.partial(masked_labels, framework), "labels", omits, drawn)
-    spec = padding_free_spec(collator, features, framework, labels="none", labelling=labelling, **fields)
+    fields |= {"labels": "none", "labelling": _masked_labelling(collator, framework, omits)}
+    spec = padding_free_spec(collator, features, framework, **fields)
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
@@ -106,12 +105,17 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
 
 
 def _labelling(collator: Any, framework: Framework, names: tuple[str, ...], omits: tuple[str, ...]) -> Labelling:
-    if not collator.mlm:
-        # The attention masks of rows say which of their tokens are padding, and get no label.
-        if collator.mask_padding == "length" and "attention_mask" in names:
-            return Labelling(_kept_labels, "labels", omits)
-        fills = collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None
-        return Labelling(_causal_labels, "fill" if fills else "labels", omits)
+    if collator.mlm:
+        return _masked_labelling(collator, framework, omits)
+    # The attention masks of rows say which of their tokens are padding, and get no label.
+    if collator.mask_padding == "length" and "attention_mask" in names:
+        return Labelling(_kept_labels, "labels", omits)
+    if collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None:
+        return Labelling(lambda *_: -100, "fill", omits)
+    return Labelling(_causal_labels, "labels", omits)
+
+
+def _masked_labelling(collator: Any, framework: Framework, omits: tuple[str, ...]) -> Labelling:
     facts = masking_facts(collator, framework, MASK_TOKENS[framework])
     return Labelling(functools.partial(masked_labels, framework), "labels", omits, facts)
 
@@ -144,10 +148,8 @@ def _kept_labels(collator: Any, names: tuple[str, ...]) -> Any:
 
 
 def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
-    """The labels of causal language modelling from ids: -100 as filling, or for the padding token."""
+    """The labels of causal language modelling from ids: -100 for the padding token."""
     pad_token_id = collator.tokenizer.pad_token_id
-    if collator.mask_padding == "length" or pad_token_id is None:
-        return -100
     if type(pad_token_id) is not int:
         raise FallBack("the padding token's id is not an int", "add it with tokenizer.add_special_tokens")
     return _core.CausalLabels(pad_token_id, _special_column(names))
@@ -348,14 +350,14 @@ class IdRows(Spec):
         """What pads the ids."""
         return {MAIN: self.options[1]}
 
-
-def make_rows(collator: Any, spec: IdRows, features: Any) -> Any:
-    """The batch of bare rows, or of mappings with `input_ids`. Raises FallBack."""
-    if not isinstance(features, (*SEQUENCES, Ragged)) or not len(features):
-        raise FallBack("features are not a list of mappings or rows", "give a list")
-    bare = names_of(features) is None
-    if bare and type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
-        raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
-    if type(features) is Ragged:
-        return spec.make(collator, rows_of_columns({MAIN: features}))
-    return dataclasses.replace(spec, bare=bare, optional={} if bare else spec.optional).make(collator, features)
+    def make(self, collator: Any, features: Any) -> Any:
+        """The batch of bare rows, or of mappings with `input_ids`. Raises FallBack."""
+        if not isinstance(features, (*SEQUENCES, Ragged)) or not len(features):
+            raise FallBack("features are not a list of mappings or rows", "give a list")
+        bare = names_of(features) is None
+        if type(features) is Ragged:
+            features, bare = rows_of_columns({MAIN: features}), False
+        elif bare and type(features) not in SEQUENCES:  # a subclass may give its rows in its own way
+            raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
+        spec = dataclasses.replace(self, bare=bare, optional={} if bare else self.optional)
+        return super(IdRows, spec).make(collator, features)

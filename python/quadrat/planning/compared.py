@@ -47,9 +47,7 @@ class _Outcome(NamedTuple):
     states: dict[str, Any]
 
 
-def compared(
-    collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any], *, explains: bool = True
-) -> Any:
+def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Any:
     """The reference's batch, or its error, explained; quadrat's is made first, from the same state of all generators.
 
     At the first difference a warning names it, and from then on the reference makes the batches. While one thread
@@ -60,7 +58,7 @@ def compared(
         try:
             return reference(plain(features))
         except Exception as error:
-            _explain(error, features, collator if explains else None)
+            _explain(error, features, collator)
     try:
         others = _meanwhile[0]
         with uncounted():
@@ -80,12 +78,12 @@ def compared(
     for warning in expected.warned:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, registry=_registry)
     if expected.error is not None:
-        _explain(expected.error, features, collator if explains else None)
+        _explain(expected.error, features, collator)
     return expected.result
 
 
 def _explain(error: Exception, features: Any, collator: Any) -> NoReturn:
-    if collator is None:
+    if not collator._explains_errors:
         reraise_with_hint(error, None)
     raise_clearer(error, features, collator)
 

@@ -79,7 +79,7 @@ def dispatch(subject: Imitator, features: Any, framework: Any, outcome: Any = No
             def ours(again: Any) -> Any:
                 return subject._finish(make(subject._look(again), framework), again)
 
-            return compared(subject, features, ours, subject._reference(framework), explains=subject._explains_errors)
+            return compared(subject, features, ours, subject._reference(framework))
     return subject._finish(make(rows, framework), features)
 
 
