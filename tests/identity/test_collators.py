@@ -31,10 +31,10 @@ NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataC
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_when_their_fields_are(name):
     tokenizer = make_tokenizer()
-    one, two = getattr(quadrat, name)(tokenizer), getattr(quadrat, name)(tokenizer)
-    one([{"input_ids": [1, 2]}])
-    assert one == two
-    assert one != getattr(quadrat, name)(tokenizer, pad_to_multiple_of=8)
+    first, second = getattr(quadrat, name)(tokenizer), getattr(quadrat, name)(tokenizer)
+    first([{"input_ids": [1, 2]}])
+    assert first == second
+    assert first != getattr(quadrat, name)(tokenizer, pad_to_multiple_of=8)
 
 
 rows = st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=4)
@@ -122,7 +122,7 @@ def test_rows_that_lack_a_column_of_pad_values(name, has, known, data):
     row = {**ROW, **({"labels": [1, 2]} if with_labels else {})}
     if known:
         assert collator([{**row, column: [1, 2]}] * len(has))[column].shape[-1] >= 2
-    rows = [{**row, column: [1, 2]} if one else row for one in has]
+    rows = [{**row, column: [1, 2]} if has_column else row for has_column in has]
     for _ in range(2):
         if all(has) or (column == "label_ids" and not any(has)):
             assert (column in collator(rows)) == all(has)
@@ -145,7 +145,7 @@ def test_batches_with_options_of_quadrats_never_fall_back(name, options):
     collator = getattr(quadrat, name)(make_tokenizer(), **options)
     assert "words" in collator(rows)
     with pytest.raises(ValueError, match="'input_ids' is not made of lists of ints"):
-        collator([{**one, "input_ids": ["a", "b"]} for one in rows])
+        collator([{**row, "input_ids": ["a", "b"]} for row in rows])
 
 
 def test_labels_without_padding_never_fall_back():
@@ -171,8 +171,11 @@ def test_pad_values_beside_labels(name, labels):
 def test_usual_rows_do_not_fall_back(name, wrap, form):
     form = list if name == "DataCollatorForMultipleChoice" else form
     quadrat.stats(reset=True)
-    made = [{key: form(one) if type(one) is list else one for key, one in row.items()} for row in samples.batch(name)]
-    samples.make(quadrat, name)([wrap(row) for row in made])
+    rows = [
+        {key: form(value) if type(value) is list else value for key, value in row.items()}
+        for row in samples.batch(name)
+    ]
+    samples.make(quadrat, name)([wrap(row) for row in rows])
     assert quadrat.stats().fell_back == 0
 
 
@@ -238,7 +241,7 @@ OPTIONS = {
 def test_copies_start_afresh_from_the_same_state(name, copied):
     collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))
     collator(samples.batch(name))
-    if copied is not copy.copy and any(isinstance(one, torch.Generator) for one in vars(collator).values()):
+    if copied is not copy.copy and any(isinstance(value, torch.Generator) for value in vars(collator).values()):
         try:
             copied(torch.Generator())
         except TypeError:
@@ -258,9 +261,9 @@ def test_another_collator_with_the_same_options_knows_the_batches(name):
     collator = samples.make(quadrat, name, **options)
     equal, other = copy.copy(collator), copy.copy(collator)
     other.another = None
-    for one, knows in ((collator, False), (equal, True), (other, False)):
+    for asked, knows in ((collator, False), (equal, True), (other, False)):
         before = quadrat.stats().remembered
-        one(samples.batch(name))
+        asked(samples.batch(name))
         assert quadrat.stats().remembered - before == knows
 
 
@@ -302,8 +305,8 @@ def test_batches_that_fall_back_are_known(kind):
     assert_identical(reference, collator, tuple(features))
     columns = {column: [feature[column] for feature in features] for column in features[0]}
     assert_identical(reference, collator, features, given=columns)
-    for one in (reference, collator):
-        one.tokenizer = make_tokenizer(padding_side="left")
+    for each in (reference, collator):
+        each.tokenizer = make_tokenizer(padding_side="left")
     if tokenizer is own:
         assert known(collator, features) is None
     assert_identical(reference, collator, features)

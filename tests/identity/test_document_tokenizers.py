@@ -15,11 +15,11 @@ from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 
 def by_reference(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
-    return outcome(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs))
+    return outcome(lambda rows: tokenizer.pad(rows, **options), copy.deepcopy(inputs))
 
 
 def by_quadrat(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
-    return outcome(lambda given: quadrat.tokenizers.tokenizer_pad(tokenizer, given, **options), copy.deepcopy(inputs))
+    return outcome(lambda rows: quadrat.tokenizers.tokenizer_pad(tokenizer, rows, **options), copy.deepcopy(inputs))
 
 
 def test_the_classes_are_there():
@@ -43,7 +43,12 @@ def test_what_they_pad(name, framework):
                 with quadrat.tokenizers.patch_tokenizers():
                     got = by_reference(tokenizer, inputs, asked)
                 assert_same_outcome(expected, got)
-                fails = side == "middle" or "padding" in options or inputs == [] or any(inputs is one for one in arrays)
+                fails = (
+                    side == "middle"
+                    or "padding" in options
+                    or inputs == []
+                    or any(inputs is array_rows for array_rows in arrays)
+                )
                 assert expected[0] == "returned" or fails
 
 

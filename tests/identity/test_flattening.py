@@ -160,8 +160,8 @@ def test_knows_its_rows(form, framework):
 
 def test_cumulative_lengths_are_two_tensors():
     reference, collator = both(NAME, return_flash_attn_kwargs=True)
-    for one in (reference, collator):
-        batch = one([{"input_ids": [1, 2]}])
+    for flattens in (reference, collator):
+        batch = flattens([{"input_ids": [1, 2]}])
         assert batch["cu_seq_lens_q"].data_ptr() != batch["cu_seq_lens_k"].data_ptr()
 
 

@@ -169,14 +169,14 @@ def test_is_known_after_the_first_batch(name, framework):
         rows = [{**row, "labels": row["input_ids"]} for row in rows]
 
     def check(remembered: int = 1) -> None:
-        made = []
+        expected = []
         for one in (cls(tokenizer, **options), collator):
             seed_everything(4)
-            made.append(one(rows))
-        assert_same_batch(*made)
+            expected.append(one(rows))
+        assert_same_batch(*expected)
         quadrat.stats(reset=True)
         seed_everything(4)
-        assert_same_batch(made[0], collator(rows))
+        assert_same_batch(expected[0], collator(rows))
         assert quadrat.stats()[:3] == (1, remembered, 0)
 
     check()
