@@ -61,7 +61,8 @@ def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, data
     options = {"padding_side": side, "pad_to_multiple_of": multiple, "return_tensors": framework}
     for name, padding, length in (("words", value, None), ("aligned", 3, width)):
         column = [feature[name] for feature in features]
-        padded = quadrat.pad(column, padding_value=padding, max_length=length, **options)
+        dtype = torch.float32 if padding == -1.5 and framework == "pt" else None
+        padded = quadrat.pad(column, padding_value=padding, max_length=length, dtype=dtype, **options)
         assert_same_batch(padded, batch[name], name)
 
 

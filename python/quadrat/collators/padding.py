@@ -33,7 +33,7 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 def _make_padded(form: type[Padded], collator: Any, features: Any, framework: Any, **fields: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    deferred = collator.deferred and not form.choices
+    deferred = collator.deferred and form is not _Choices
     return form.of(collator, framework, options, deferred=deferred, **fields).make(collator, features)
 
 
@@ -289,7 +289,6 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
 
 class _Choices(Padded):
-    choices = True
     wrapper = None
     mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
 

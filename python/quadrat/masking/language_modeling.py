@@ -85,7 +85,8 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
         omits = (*omits, collator.row_key)
     fields: dict[str, Any] = {"facts": facts, "deferred": collator.deferred}
     if not collator.mlm:
-        ignored = collator.tokenizer.pad_token_id if collator.mask_padding == "token" else None
+        # What is not a tokenizer is told later.
+        ignored = getattr(collator.tokenizer, "pad_token_id", None) if collator.mask_padding == "token" else None
         fields |= {"labels": "shifted", "labelling": Labelling(omits=omits), "ignored": ignored}
         return flatten(collator, features, padding_free_spec(collator, features, framework, **fields))
     fields |= {"labels": "none", "labelling": _masked_labelling(collator, framework, omits)}

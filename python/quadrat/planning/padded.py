@@ -1,7 +1,7 @@
 """`PreTrainedTokenizerBase.pad` on columns: a plan is its `_pad` as a table, without the loop over rows."""
 
 import functools
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from transformers import BatchEncoding
@@ -40,7 +40,8 @@ class LabelColumn(NamedTuple):
     """The column of labels: set aside, made int64, last in the batch."""
 
     names: tuple[str, ...]  # the first of these that is there
-    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS
+    # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS: one for several choices
+    action: int
     value: int | None = None  # what pads it
     output: str | None = None  # its name in the batch; None: its own
     # Whether the output is None where there is no such column, or it holds None in all rows; then lists follow lists.
@@ -64,7 +65,6 @@ class PaddedOptions(NamedTuple):
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
-    choices: bool  # each example has a row for each choice
     warns: bool  # the tokenizer warns of the options at each batch
 
 
@@ -182,7 +182,7 @@ def padded_plan(key: PlanKey) -> Plan:
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]
-    if options.choices and (odd := [*held.values(), *deep]):
+    if label is not None and label.action == col.NUMBERS and (odd := [*held.values(), *deep]):
         raise FallBack(f"columns {odd} do not pad or stack", "give equal rows of numbers")
     if label is not None and (labels is not None or label.optional):
         steps.append(_label_step(label, labels, key, shapes))
@@ -269,7 +269,6 @@ class Padded(Spec):
 
     wrapper = BatchEncoding()
     plan = staticmethod(padded_plan)
-    choices: ClassVar[bool] = False  # whether examples have a row for each choice; batches are then dicts
 
     @classmethod
     def of(
@@ -309,12 +308,11 @@ class Padded(Spec):
                 renames,
                 labelling.omits,
                 labelling.derives,
-                cls.choices,
                 asks and options.verbose,
             ),
             absent=absent,
             main=inputs[0],
-            plain=label.names[0] if label is not None and cls.choices else None,
+            plain=label.names[0] if label is not None and label.action == col.NUMBERS else None,
             layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
             labelling=labelling,
             facts=None if asks and "model_max_length" not in tokenizer.__dict__ else facts,
