@@ -187,7 +187,9 @@ def test_is_known_after_the_first_batch(name, framework):
         check()
     tokenizer.pad_token = "[EOS]"
     check()
-    rows = [{**row, "token_type_ids": row["input_ids"]} for row in rows]
+    rows = [
+        {**row, "token_type_ids": row["input_ids"], "special_tokens_mask": [0] * len(row["input_ids"])} for row in rows
+    ]
     check()
     for row in rows:
         del row["attention_mask"]

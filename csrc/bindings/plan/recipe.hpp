@@ -138,15 +138,15 @@ private:
     Guard guard_;
     py::object spec_, interop_owner_;
     const Interop* interop_;
-    py::object names_;     // the columns that are read; None: all that the first feature has
-    py::dict optional_;    // more, where any feature has them: whether rows that have none, or None, are left out
-    py::dict read_;        // columns that keep the kind of arrays without elements: whether with any strides
-    py::tuple absent_;     // columns that the first feature must not have
-    py::object only_;      // with names: other columns that the first feature may have; None: any
-    py::object main_;      // the column to pad by; None where nothing is padded
-    bool bare_;            // whether features are the rows of the one column that is read, without mappings
-    py::object plain_;     // of multiple choice, the column with one value for each example; else None
-    BatchLayout layout_;   // its width is -1 where batches are as wide as their longest row
+    py::object names_;    // the columns that are read; None: all that the first feature has
+    py::dict optional_;   // more, where any feature has them: whether rows that have none, or None, are left out
+    py::dict read_;       // columns that keep the kind of arrays without elements: whether with any strides
+    py::tuple absent_;    // columns that the first feature must not have
+    py::object only_;     // with names: other columns that the first feature may have; None: any
+    py::object main_;     // the column to pad by; None where nothing is padded
+    bool bare_;           // whether features are the rows of the one column that is read, without mappings
+    py::object plain_;    // of multiple choice, the column with one value for each example; else None
+    BatchLayout layout_;  // its width is -1 where batches are as wide as their longest row
     Framework framework_;
     py::object wrapper_;   // an empty batch, of the type and with the attributes that each gets; None: dict
     py::object deferred_;  // what makes a deferred batch, or None

@@ -87,7 +87,7 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     if not collator.mlm:
         # What is not a tokenizer is told later.
         ignored = getattr(collator.tokenizer, "pad_token_id", None) if collator.mask_padding == "token" else None
-        fields |= {"labels": "shifted", "labelling": Labelling(omits=omits), "ignored": ignored}
+        fields |= {"labels": "shifted", "labelling": Labelling(omits=read), "ignored": ignored}
         return flatten(collator, features, padding_free_spec(collator, features, framework, **fields))
     fields |= {"labels": "none", "labelling": _masked_labelling(collator, framework, omits)}
     spec = padding_free_spec(collator, features, framework, **fields)
