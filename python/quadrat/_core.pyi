@@ -85,18 +85,15 @@ class Columns:
     def lengths(self, index: int, out: int) -> None: ...
 
 class Recipe:
-    def __init__(self, spec: Any, facts: tuple[tuple[int, Any, Any, Any], ...], interop: Interop) -> None: ...
-    def make(self, collator: object, features: object, counts: bool = True, compares: bool = False) -> Any: ...
-    def make_of(
+    def __init__(
         self,
-        collator: object,
-        features: object,
-        names: tuple[str, ...],
-        columns: Columns,
-        counts: bool = True,
-        compares: bool = False,
-        choices: int = 0,
-    ) -> Any: ...
+        spec: Any,
+        facts: tuple[tuple[int, Any, Any, Any], ...],
+        interop: Interop,
+        deferred: Callable[..., Any] | None = None,
+        compared: bool = False,
+    ) -> None: ...
+    def make(self, collator: object, features: object, compares: bool = False) -> Any: ...
     def holds(self, collator: object) -> bool: ...
 
 class Comparisons:

@@ -134,9 +134,9 @@ class Extended(quadrat.DataCollatorWithPadding):
 
 
 def test_options_with_a_factory():
-    one, two = Extended.__new__(Extended), Extended.__new__(Extended)
-    for each in (one, two):
-        each.__setstate__(vars(transformers.DataCollatorWithPadding(None, max_length=7)))
-    assert (one.max_length, one.pad_values, one.made) == (7, None, [])
-    assert one.made is not two.made
-    assert set(vars(one)) == set(inspect.signature(Extended).parameters)
+    first, second = Extended.__new__(Extended), Extended.__new__(Extended)
+    for collator in (first, second):
+        collator.__setstate__(vars(transformers.DataCollatorWithPadding(None, max_length=7)))
+    assert (first.max_length, first.pad_values, first.made) == (7, None, [])
+    assert first.made is not second.made
+    assert set(vars(first)) == set(inspect.signature(Extended).parameters)

@@ -31,21 +31,26 @@ NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataC
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_when_their_fields_are(name):
     tokenizer = make_tokenizer()
-    one, two = getattr(quadrat, name)(tokenizer), getattr(quadrat, name)(tokenizer)
-    one([{"input_ids": [1, 2]}])
-    assert one == two
-    assert one != getattr(quadrat, name)(tokenizer, pad_to_multiple_of=8)
+    first, second = getattr(quadrat, name)(tokenizer), getattr(quadrat, name)(tokenizer)
+    first([{"input_ids": [1, 2]}])
+    assert first == second
+    assert first != getattr(quadrat, name)(tokenizer, pad_to_multiple_of=8)
 
 
 rows = st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=4)
 
 
-@given(rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]))
-def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework):
+# What the numbers of a column are, and what pads it.
+KINDS = {"ints": (int, -100), "floats": (float, -1.5), "bools": (bool, False), "numpy's": (bool, np.bool_(True))}
+
+
+@given(rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]), st.data())
+def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, data):
+    kind, value = KINDS[data.draw(st.sampled_from([*KINDS] if any(words) else ["ints"]))]
     tokenizer = make_tokenizer(padding_side=side)
-    features = [{"input_ids": [7, *row], "words": row, "aligned": [1, *row]} for row in words]
+    features = [{"input_ids": [7, *row], "words": [*map(kind, row)], "aligned": [1, *row]} for row in words]
     collator = quadrat.DataCollatorWithPadding(
-        tokenizer, pad_to_multiple_of=multiple, return_tensors=framework, pad_values={"words": -100, "aligned": 3}
+        tokenizer, pad_to_multiple_of=multiple, return_tensors=framework, pad_values={"words": value, "aligned": 3}
     )
     batch = collator(features)
     plain = transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple, return_tensors=framework)
@@ -54,33 +59,17 @@ def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework):
     assert_same_batch(expected["input_ids"], batch["input_ids"], "input_ids")
     width = batch["input_ids"].shape[1]
     options = {"padding_side": side, "pad_to_multiple_of": multiple, "return_tensors": framework}
-    for name, value, length in (("words", -100, None), ("aligned", 3, width)):
+    for name, padding, length in (("words", value, None), ("aligned", 3, width)):
         column = [feature[name] for feature in features]
-        padded = quadrat.pad(column, padding_value=value, max_length=length, **options)
+        dtype = torch.float32 if padding == -1.5 and framework == "pt" else None
+        padded = quadrat.pad(column, padding_value=padding, max_length=length, dtype=dtype, **options)
         assert_same_batch(padded, batch[name], name)
 
 
-def test_pad_values_follow_the_kind_of_the_column():
-    tokenizer = make_tokenizer()
-    features = [
-        {"input_ids": [1, 2], "a": [0.5, 1.5], "b": [True, False], "c": np.array([1, 2], np.int8)},
-        {"input_ids": [1], "a": [2.5], "b": [True], "c": np.array([3], np.int8)},
-    ]
-    batch = quadrat.DataCollatorWithPadding(tokenizer, pad_values={"a": -1.0, "b": False, "c": 9})(features)
-    assert batch["a"].dtype == torch.float32
-    assert batch["a"].tolist() == [[0.5, 1.5], [2.5, -1.0]]
-    assert batch["b"].dtype == torch.bool
-    assert batch["b"].tolist() == [[True, False], [True, False]]
-    assert batch["c"].dtype == torch.int64
-    assert batch["c"].tolist() == [[1, 2], [3, 9]]
-
-
 def test_pad_values_are_numbers_of_numpy_too():
-    features = [{"input_ids": [1, 2], "a": [1], "b": [True, True]}, {"input_ids": [1], "a": [1, 2], "b": [False]}]
-    values = {"a": np.int64(3), "b": np.bool_(True)}
-    padded = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=values)(features)
-    assert padded["a"].tolist() == [[1, 3], [1, 2]]
-    assert padded["b"].tolist() == [[True, True], [False, True]]
+    features = [{"input_ids": [1, 2], "a": np.array([1], np.int8)}, {"input_ids": [1], "a": np.array([1, 2], np.int8)}]
+    padded = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"a": np.int64(300)})(features)
+    assert (padded["a"].tolist(), padded["a"].dtype) == ([[1, 300], [1, 2]], torch.int64)
     values = {"b": np.float32(0.5)}
     joined = quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4, pad_values=values)
     rows = [{"input_ids": [1, 2, 3], "b": [1.0, 2.0, 3.0]}]
@@ -105,29 +94,6 @@ def test_a_model_makes_the_ids_of_its_decoder():
     collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(), Model(), pad_values={"decoder_input_ids": 0})
     batch = collator([{"input_ids": [1, 2], "labels": [3, 4], "decoder_input_ids": [7]}])
     assert batch["decoder_input_ids"].tolist() == [[1003, 1004]]
-
-
-@pytest.mark.parametrize(
-    ("pad_values", "error", "said"),
-    [
-        ({"words": 0.5}, ValueError, ["words", "0.5"]),
-        ({"words": None}, ValueError, ["words", "None", "must be a number"]),
-        ({"words": "a"}, ValueError, ["words", "'a'", "must be a number"]),
-        ({"text": 0}, ValueError, ["text"]),
-        ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
-        ({"attention_mask": 0}, ValueError, ["attention_mask"]),
-        ({"words": 0, "wrods": 0}, KeyError, ["column 'wrods' is missing in row 0", "['input_ids', 'words']"]),
-        ([("words", 0)], TypeError, ["pad_values", "map"]),
-    ],
-)
-def test_pad_values_errors(pad_values, error, said):
-    features = [{"input_ids": [1, 2], "words": [1, 2]}, {"input_ids": [1], "words": [1]}]
-    if "text" in pad_values:
-        features = [{"input_ids": [1, 2], "text": "a"}, {"input_ids": [1], "text": "b"}]
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=pad_values)
-    with pytest.raises(error) as caught:
-        collator(features)
-    assert all(words in str(caught.value) for words in said), caught.value
 
 
 ROW = {"input_ids": [5, 6]}
@@ -157,7 +123,7 @@ def test_rows_that_lack_a_column_of_pad_values(name, has, known, data):
     row = {**ROW, **({"labels": [1, 2]} if with_labels else {})}
     if known:
         assert collator([{**row, column: [1, 2]}] * len(has))[column].shape[-1] >= 2
-    rows = [{**row, column: [1, 2]} if one else row for one in has]
+    rows = [{**row, column: [1, 2]} if has_column else row for has_column in has]
     for _ in range(2):
         if all(has) or (column == "label_ids" and not any(has)):
             assert (column in collator(rows)) == all(has)
@@ -180,7 +146,7 @@ def test_batches_with_options_of_quadrats_never_fall_back(name, options):
     collator = getattr(quadrat, name)(make_tokenizer(), **options)
     assert "words" in collator(rows)
     with pytest.raises(ValueError, match="'input_ids' is not made of lists of ints"):
-        collator([{**one, "input_ids": ["a", "b"]} for one in rows])
+        collator([{**row, "input_ids": ["a", "b"]} for row in rows])
 
 
 def test_labels_without_padding_never_fall_back():
@@ -206,8 +172,11 @@ def test_pad_values_beside_labels(name, labels):
 def test_usual_rows_do_not_fall_back(name, wrap, form):
     form = list if name == "DataCollatorForMultipleChoice" else form
     quadrat.stats(reset=True)
-    made = [{key: form(one) if type(one) is list else one for key, one in row.items()} for row in samples.batch(name)]
-    samples.make(quadrat, name)([wrap(row) for row in made])
+    rows = [
+        {key: form(value) if type(value) is list else value for key, value in row.items()}
+        for row in samples.batch(name)
+    ]
+    samples.make(quadrat, name)([wrap(row) for row in rows])
     assert quadrat.stats().fell_back == 0
 
 
@@ -273,7 +242,7 @@ OPTIONS = {
 def test_copies_start_afresh_from_the_same_state(name, copied):
     collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))
     collator(samples.batch(name))
-    if copied is not copy.copy and any(isinstance(one, torch.Generator) for one in vars(collator).values()):
+    if copied is not copy.copy and any(isinstance(value, torch.Generator) for value in vars(collator).values()):
         try:
             copied(torch.Generator())
         except TypeError:
@@ -293,9 +262,9 @@ def test_another_collator_with_the_same_options_knows_the_batches(name):
     collator = samples.make(quadrat, name, **options)
     equal, other = copy.copy(collator), copy.copy(collator)
     other.another = None
-    for one, knows in ((collator, False), (equal, True), (other, False)):
+    for asked, knows in ((collator, False), (equal, True), (other, False)):
         before = quadrat.stats().remembered
-        one(samples.batch(name))
+        asked(samples.batch(name))
         assert quadrat.stats().remembered - before == knows
 
 
@@ -337,8 +306,8 @@ def test_batches_that_fall_back_are_known(kind):
     assert_identical(reference, collator, tuple(features))
     columns = {column: [feature[column] for feature in features] for column in features[0]}
     assert_identical(reference, collator, features, given=columns)
-    for one in (reference, collator):
-        one.tokenizer = make_tokenizer(padding_side="left")
+    for each in (reference, collator):
+        each.tokenizer = make_tokenizer(padding_side="left")
     if tokenizer is own:
         assert known(collator, features) is None
     assert_identical(reference, collator, features)

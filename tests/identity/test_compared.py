@@ -63,7 +63,7 @@ def test_batches_that_only_quadrat_has(name, options, compared):
     for _ in range(40):
         got = collator(samples.batch(name))
         assert type(got) is type(expected)
-        assert_same_batch(*(one.to("cpu") if "deferred" in options else one for one in (expected, got)))
+        assert_same_batch(*(batch.to("cpu") if "deferred" in options else batch for batch in (expected, got)))
     assert imitated.DIFFERENCES == {}
     assert quadrat.stats().compared == compared
 
@@ -105,9 +105,9 @@ def test_rows_in_arrow():
 def test_collators_alike_share_what_was_compared(request):
     gc.disable()  # a collection forgets what collators share
     request.addfinalizer(gc.enable)
-    one = samples.make(quadrat, "DataCollatorWithPadding")
+    collator = samples.make(quadrat, "DataCollatorWithPadding")
     for _ in range(20):
-        quadrat.DataCollatorWithPadding(one.tokenizer)([{"input_ids": [5] * n} for n in (2, 3)])
+        quadrat.DataCollatorWithPadding(collator.tokenizer)([{"input_ids": [5] * n} for n in (2, 3)])
     assert 8 < quadrat.stats().compared < 14
 
 
@@ -242,8 +242,8 @@ EXTRAS = {
 @pytest.mark.parametrize("kind", EXTRAS)
 @pytest.mark.filterwarnings("ignore")
 def test_what_does_not_compare_is_no_difference(kind):
-    made = [EXTRAS[kind]() for _ in USUAL]
-    rows = lambda: usual(extra=lambda n: made[USUAL.index(n)])  # noqa: E731
+    extras = [EXTRAS[kind]() for _ in USUAL]
+    rows = lambda: usual(extra=lambda n: extras[USUAL.index(n)])  # noqa: E731
     collators = (
         quadrat.DataCollatorWithFlattening(),
         quadrat.DefaultDataCollator("np"),
@@ -276,15 +276,15 @@ def test_what_torch_says_once_is_no_difference():
 @pytest.mark.slow
 def test_planted_changes_are_found():
     script = Path(__file__).parents[1] / "support/planted.py"
-    found = [json.loads(line) for line in python("-W", "ignore", script).splitlines()]
-    assert [one["name"] for one in found] == list(PLANTS)
-    for one in found:
-        late = PLANTS[one["name"]].late is not None
-        if one["name"] == UNFOUND:
-            assert (one["differing"], one["told"]) == ([LATE], [])
+    reports = [json.loads(line) for line in python("-W", "ignore", script).splitlines()]
+    assert [report["name"] for report in reports] == list(PLANTS)
+    for report in reports:
+        late = PLANTS[report["name"]].late is not None
+        if report["name"] == UNFOUND:
+            assert (report["differing"], report["told"]) == ([LATE], [])
             continue
-        assert one["differing"] == [], one
-        if one["name"] != AS_BEFORE:
-            (number, text), *_ = one["told"]
-            assert number == (LATE if late else 0), one
+        assert report["differing"] == [], report
+        if report["name"] != AS_BEFORE:
+            (number, text), *_ = report["told"]
+            assert number == (LATE if late else 0), report
             assert "of the reference" in text or "the reference warns" in text or "differs afterwards" in text, text

@@ -36,8 +36,8 @@ def nested(draw: Any, depth: int) -> Any:
         if level == depth:
             return draw(ODD) if draw(st.integers(0, 60)) == 0 else draw(kind)
         ragged = draw(st.integers(0, 25)) == 0
-        made = [make(level + 1) for _ in range(shape[level] + ragged)]
-        return tuple(made) if draw(st.integers(0, 9)) == 0 else made
+        values = [make(level + 1) for _ in range(shape[level] + ragged)]
+        return tuple(values) if draw(st.integers(0, 9)) == 0 else values
 
     return make(0)
 
@@ -68,8 +68,8 @@ def assert_same(
     data: Any, framework: Any, *prepends: Any, convert: Any = quadrat.tokenizers.convert_to_tensors
 ) -> None:
     theirs, ours = BatchEncoding(copy.deepcopy(data), n_sequences=1), BatchEncoding(copy.deepcopy(data), n_sequences=1)
-    expected = outcome(lambda one: originals.CONVERT_TO_TENSORS(one, framework, *prepends), theirs)
-    got = outcome(lambda one: convert(one, framework, *prepends), ours)
+    expected = outcome(lambda encoding: originals.CONVERT_TO_TENSORS(encoding, framework, *prepends), theirs)
+    got = outcome(lambda encoding: convert(encoding, framework, *prepends), ours)
     assert got[0] == expected[0], (expected, got)
     if expected[0] == "raised":
         assert type(got[1]) is type(expected[1])
@@ -97,19 +97,10 @@ def test_every_value(data, framework, prepends):
 def test_large_ints_among_floats(large, framework):
     for value in ([0.5, large], [[0.5, 1.5], [large, 2.5]], [[[2.5, large]], [[0.5, 1.0]]]):
         assert_same({"input_ids": value}, framework)
-        rows = [{"input_ids": [1], "column": one} for one in value]
+        rows = [{"input_ids": [1], "column": number} for number in value]
         for name, arguments in {"DataCollatorWithPadding": [make_tokenizer()], "DefaultDataCollator": []}.items():
             reference, collator = both(name, *arguments, return_tensors=framework)
             assert_same_outcome(outcome(reference, rows), outcome(collator, rows))
-
-
-@given(features(equal=True), FRAMEWORKS)
-def test_columns_of_features(rows, framework):
-    try:
-        data = {name: [row[name] for row in rows] for name in rows[0]}
-    except (KeyError, TypeError):
-        return
-    assert_same(data, framework)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -177,15 +168,17 @@ def test_tokenizers_while_patched(kind, options):
         pytest.skip("only fast tokenizers know offsets")
     tokenizer = TOKENIZERS[kind]()
     for texts in (TEXTS, TEXTS[0], TEXTS[:1], *[[("a", "b"), ("c d", "e f g")]] * fast):
-        expected = outcome(lambda given: tokenizer(given, **options), texts)
+        expected = outcome(lambda inputs: tokenizer(inputs, **options), texts)
         with quadrat.tokenizers.patch_tokenizers():
-            got = outcome(lambda given: tokenizer(given, **options), texts)
+            got = outcome(lambda inputs: tokenizer(inputs, **options), texts)
         assert_same_outcome(expected, got)
         if expected[0] == "raised":
             assert str(got[1]) == str(expected[1])
         elif fast:
             assert got[1].n_sequences == expected[1].n_sequences
-            assert [one.ids for one in got[1].encodings] == [one.ids for one in expected[1].encodings]
+            assert [encoding.ids for encoding in got[1].encodings] == [
+                encoding.ids for encoding in expected[1].encodings
+            ]
             assert got[1].word_ids(0) == expected[1].word_ids(0)
 
 

@@ -1,10 +1,8 @@
 """Columns whose rows have more than one dimension, as the installed transformers makes batches of them."""
 
-import contextlib
 import re
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -64,18 +62,18 @@ def in_form(array: Any, form: str) -> Any:
 def values(draw: Any, count: int) -> list[Any]:
     """A value for each row: mostly arrays, or tensors, of one shape and dtype."""
     odd = draw(st.integers(0, 3)) == 0  # whether rows may differ
-    one = st.tuples(
+    kinds_of_row = st.tuples(
         st.lists(st.integers(0, 3) | st.integers(1, 3), min_size=1, max_size=4),
         st.sampled_from(KINDS),
         st.sampled_from(LAYOUTS),
         st.sampled_from(FORMS),
     )
-    first = draw(one)
-    made = []
+    first = draw(kinds_of_row)
+    rows = []
     for _ in range(count):
-        own = draw(one)
+        other = draw(kinds_of_row)
         shape, kind, layout, form = (
-            draw(st.sampled_from([first[part], first[part], own[part]])) if odd else first[part] for part in range(4)
+            draw(st.sampled_from([first[part], first[part], other[part]])) if odd else first[part] for part in range(4)
         )
         if draw(st.integers(0, 9)) == 0:
             shape = [draw(st.integers(0, 3)), *shape[1:]]
@@ -83,8 +81,8 @@ def values(draw: Any, count: int) -> list[Any]:
         scaled = numbers if draw(st.booleans()) else numbers / 3
         with np.errstate(all="ignore"):
             array = scaled.astype(kind)
-        made.append(in_form(laid_out(array, layout) if array.ndim else array, form))
-    return made
+        rows.append(in_form(laid_out(array, layout) if array.ndim else array, form))
+    return rows
 
 
 @st.composite
@@ -130,15 +128,15 @@ def test_pad_values(lengths, side, framework, data):
             make_tokenizer(padding_side=side), return_tensors=framework, pad_values={"bbox": -1}, deferred=deferred
         )
         for _ in range(2):  # the second batch is a known one
-            made = np.asarray(collator(rows)["bbox"])
+            padded = np.asarray(collator(rows)["bbox"])
             expected = np.full((len(rows), max(map(len, boxes)), *trailing), -1, np.float32)
             if lists and not any(map(len, boxes)):
                 expected = expected.reshape(len(rows), 0)  # empty lists do not tell more
             for row, box in zip(expected, boxes if expected.size else [], strict=expected.size > 0):
                 row[len(row) - len(box) if side == "left" else 0 :][: len(box)] = box
             unknown = lists and not any(map(len, boxes))
-            assert made.dtype == (np.int64 if unknown else np.float32 if framework == "pt" else float)
-            assert made.tolist() == expected.tolist()
+            assert padded.dtype == (np.int64 if unknown else np.float32 if framework == "pt" else float)
+            assert padded.tolist() == expected.tolist()
 
 
 ROWS = [{"input_ids": [5, 6, 7], "bbox": [[1, 2], [3, 4], [5, 6]]}, {"input_ids": [8], "bbox": [[7, 8]]}]
@@ -151,17 +149,6 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("patched", [False, True])
-@pytest.mark.parametrize("stored", [False, True])
-def test_pad_values_of_lists_from_anywhere(patched, stored):
-    """Lists, rows of a Dataset, and those of a patched one."""
-    rows = datasets.Dataset.from_list(ROWS) if stored else ROWS
-    with quadrat.data.patch_datasets() if patched else contextlib.nullcontext():
-        batch = rows.__getitems__([0, 1]) if stored else rows
-        made = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})(batch)
-    assert made["bbox"].tolist() == [[[1, 2], [3, 4], [5, 6]], [[7, 8], [0, 0], [0, 0]]]
-
-
 @pytest.mark.parametrize(("boxes", "said"), ODD)
 def test_pad_values_names_the_row_of_odd_lists(boxes, said):
     collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})
@@ -169,11 +156,6 @@ def test_pad_values_names_the_row_of_odd_lists(boxes, said):
         with pytest.raises(ValueError, match=re.escape(f"pad_values: {said}")):
             collator([ROWS[0], ROWS[1] | {"bbox": boxes}])
         assert collator(ROWS)["bbox"].shape == (2, 3, 2)
-
-
-def test_an_error_of_lists_proposes_pad_values():
-    with pytest.raises(ValueError, match=r"'bbox' is ragged .* give pad_values=\{'bbox': 0\}"):
-        quadrat.DataCollatorWithPadding(make_tokenizer())(ROWS)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=2), st.sampled_from(FORMS[:10]), st.integers(1, 3))

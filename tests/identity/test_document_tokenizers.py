@@ -15,11 +15,11 @@ from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 
 def by_reference(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
-    return outcome(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs))
+    return outcome(lambda rows: tokenizer.pad(rows, **options), copy.deepcopy(inputs))
 
 
 def by_quadrat(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
-    return outcome(lambda given: quadrat.tokenizers.tokenizer_pad(tokenizer, given, **options), copy.deepcopy(inputs))
+    return outcome(lambda rows: quadrat.tokenizers.tokenizer_pad(tokenizer, rows, **options), copy.deepcopy(inputs))
 
 
 def test_the_classes_are_there():
@@ -30,10 +30,12 @@ def test_the_classes_are_there():
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_they_pad(name, framework):
     rows = rows_for(name)
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    arrays = [[{key: array(row[key]) for key in row} for row in rows] for array in (np.array, torch.tensor)]
     for side in ("right", "left", "middle"):
         tokenizer = make(CLASSES[name], side)
         for options in ({}, {"pad_to_multiple_of": 8}, {"padding": "max_length", "max_length": 9}, {"padding": False}):
-            for inputs in (rows, {key: [row[key] for row in rows] for key in rows[0]}, rows[0], rows[1:2], []):
+            for inputs in (rows, columns, rows[0], rows[1:2], [], *arrays):
                 asked = options | {"return_tensors": framework}
                 expected = by_reference(tokenizer, inputs, asked)
                 got = by_quadrat(tokenizer, inputs, asked)
@@ -41,18 +43,13 @@ def test_what_they_pad(name, framework):
                 with quadrat.tokenizers.patch_tokenizers():
                     got = by_reference(tokenizer, inputs, asked)
                 assert_same_outcome(expected, got)
-                assert expected[0] == "returned" or side == "middle" or "padding" in options or inputs == []
-
-
-@pytest.mark.parametrize("make_row", [np.array, torch.tensor])
-@pytest.mark.parametrize("name", CLASSES)
-def test_rows_of_arrays(name, make_row):
-    rows = [{key: make_row(value) for key, value in row.items()} for row in rows_for(name)]
-    tokenizer = make(CLASSES[name], "right")
-    for framework in ("pt", "np", None):
-        expected = by_reference(tokenizer, rows, {"return_tensors": framework})
-        got = by_quadrat(tokenizer, rows, {"return_tensors": framework})
-        assert_same_outcome(expected, got)
+                fails = (
+                    side == "middle"
+                    or "padding" in options
+                    or inputs == []
+                    or any(inputs is array_rows for array_rows in arrays)
+                )
+                assert expected[0] == "returned" or fails
 
 
 @pytest.mark.parametrize("collator", ["DataCollatorWithPadding", "DataCollatorForTokenClassification"])

@@ -91,20 +91,20 @@ def labels(name: str, *values: Any) -> Callable[[], Any]:
 
 def in_row(name: str, place: int, value: Any, *, removes: bool = False) -> Any:
     """A good batch of another collator with one value in its place, or without it."""
-    made = OTHERS[name].batch()
-    column = next(iter(made[0]))
+    batch = OTHERS[name].batch()
+    column = next(iter(batch[0]))
     if isinstance(value, dict):
-        made[place].update(value)
+        batch[place].update(value)
     elif removes:
-        del made[place][value]
+        del batch[place][value]
     else:
-        made[place][column] = value
-    return made
+        batch[place][column] = value
+    return batch
 
 
-def other(name: str, place: int, value: Any, says: str, **more: Any) -> h.Mistake:
+def other(name: str, place: int, value: Any, says: str, **options: Any) -> h.Mistake:
     """A mistake in a row of a batch of another collator, which is right without it."""
-    return hint([name], in_row(name, place, value, **more), says, gives(lambda _: OTHERS[name].batch()))
+    return hint([name], in_row(name, place, value, **options), says, gives(lambda _: OTHERS[name].batch()))
 
 
 # fmt: off

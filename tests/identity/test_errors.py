@@ -103,7 +103,7 @@ def damaged(good: list[dict[str, Any]]) -> Iterator[tuple[str, str, Any, list[di
         for places in ([0], [len(good) - 1], range(len(good))):
             with contextlib.suppress(TypeError, ValueError):  # no such damage to this
                 wrong = [{**row, column: change(row[column])} if at in places else row for at, row in enumerate(good)]
-                batch = [{key: one for key, one in row.items() if one is not KeyError} for row in wrong]
+                batch = [{key: value for key, value in row.items() if value is not KeyError} for row in wrong]
                 yield column, damage, places, copy.deepcopy(batch)
 
 
@@ -119,11 +119,11 @@ def test_errors_name_column_and_row_and_say_what_to_do(name):
     good = OTHERS[name].batch() if name in OTHERS else samples.batch(name)[:3]
     reference = hints.reference_of(name)
     ours = OTHERS[name].ours() if name in OTHERS else samples.make(quadrat, name)
-    for one in (reference, ours):
-        one(copy.deepcopy(good))  # then it is a known kind
+    for collator in (reference, ours):
+        collator(copy.deepcopy(good))  # then it is a known kind
     raised = 0
     for column, damage, places, batch in damaged(good):
-        (kind, expected), got = (outcome(one, copy.deepcopy(batch)) for one in (reference, ours))
+        (kind, expected), got = (outcome(collator, copy.deepcopy(batch)) for collator in (reference, ours))
         assert kind == got[0], (column, damage, places)
         if kind == "raised" and damage != "object":  # whose address is in messages
             raised += 1
@@ -199,8 +199,8 @@ def test_no_tokenizer(kind, columns, collator):
         return
     source = hints.code(line, pattern).replace("pad_token=...", "pad_token='[PAD]', mask_token='w3'")
     names = {"AutoTokenizer": Auto, "BertTokenizer": Auto, "name": "bert-base-uncased", "processor": given}
-    made = hints.run(source, **names, tokenizer=given, PreTrainedTokenizerFast=transformers.PreTrainedTokenizerFast)
-    assert "input_ids" in getattr(quadrat, collator)(made)(features)
+    helpful = hints.run(source, **names, tokenizer=given, PreTrainedTokenizerFast=transformers.PreTrainedTokenizerFast)
+    assert "input_ids" in getattr(quadrat, collator)(helpful)(features)
 
 
 @pytest.mark.parametrize("name", [TAGS, "DataCollatorForLanguageModeling"])

@@ -71,7 +71,7 @@ def test_scalar_labels(framework, name, labels, *, form, multiple):
     options = {"return_tensors": framework, "return_seq_idx": True, "pad_to_multiple_of": multiple}
     batch = quadrat.DataCollatorWithFlattening(scalar_labels=True, **options)(features)
     expected = quadrat.DataCollatorWithFlattening(**options)(rows)
-    tensors = [{"label": one} for one in LABELS[labels]]
+    tensors = [{"label": label} for label in LABELS[labels]]
     expected["labels"] = transformers.default_data_collator(tensors, framework)["labels"]
     assert_same_batch(expected, batch)
 
@@ -86,7 +86,7 @@ def test_scalar_labels_without_labels():
     "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {}, {"input_ids": [1]}, [{"ids": [1]}]]
 )
 def test_no_features(features, options):
-    reference, collator = (one.DataCollatorWithFlattening for one in (transformers, quadrat))
+    reference, collator = (module.DataCollatorWithFlattening for module in (transformers, quadrat))
     (_, expected), (_, got) = outcome(reference(), features), outcome(collator(**options), features)
     assert type(got) is type(expected), got
 
@@ -178,13 +178,15 @@ def test_where_tensors_are_not_on_the_cpu():
     multiple=st.none() | st.integers(1, 17),
 )
 def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper, framework, label, multiple):
-    assume(any(one["input_ids"] for one in batch))  # padding has no batch of them
+    assume(any(feature["input_ids"] for feature in batch))  # padding has no batch of them
     present = tokens.draw(st.sets(st.sampled_from(sorted(batch[0]))))
-    batch = [{name: row for name, row in one.items() if name in {"input_ids", "further", *present}} for one in batch]
+    batch = [
+        {name: row for name, row in feature.items() if name in {"input_ids", "further", *present}} for feature in batch
+    ]
     for feature in batch:
         feature["attention_mask"] = [1] * len(feature["input_ids"])
         if label is not None:
-            feature[label] = [one + 1 for one in feature["input_ids"]]
+            feature[label] = [token + 1 for token in feature["input_ids"]]
     options = {"label_pad_token_id": -1, "pad_values": {"further": 9}}
     tokenizer = make_tokenizer()
     tokenizer._pad_token_type_id = 3
@@ -216,11 +218,11 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
     flat = quadrat.flatten(rows, position_ids_start=2, pad_to_multiple_of=multiple, return_tensors=framework)
     assert got["position_ids"].tolist() == [flat.position_ids.tolist()]
     assert got["seq_idx"].tolist() == [flat.seq_idx.tolist()]
-    for one in "qk":
-        assert got[f"cu_seq_lens_{one}"].tolist() == flat.cu_seqlens.tolist()
-        assert got[f"max_length_{one}"] == flat.max_length
-    made = ["position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"]
-    first = ["input_ids", *([] if label is None else [label]), *made]
+    for role in "qk":
+        assert got[f"cu_seq_lens_{role}"].tolist() == flat.cu_seqlens.tolist()
+        assert got[f"max_length_{role}"] == flat.max_length
+    outputs = ["position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"]
+    first = ["input_ids", *([] if label is None else [label]), *outputs]
     assert list(got) == [*first, *(name for name in batch[0] if name in removed and name not in first)]
 
 
@@ -261,8 +263,8 @@ def test_labels_none():
     """For collators that make labels of their own."""
     columns = dict.fromkeys(("pad_values", "pad_axes", "dtypes", "join_columns"))
     collator = types.SimpleNamespace(deferred=False, pad_to_multiple_of=4, **columns)
-    plan = flat.FlatBatch.of(collator, "np", quadrat.Flattening(), {"special_tokens_mask": 1}, labels="none")
-    batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
+    spec = flat.Flat.of(collator, "np", quadrat.Flattening(), {"special_tokens_mask": 1}, labels="none")
+    batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], spec)
     assert {name: value.tolist() for name, value in batch.items()} == {
         "input_ids": [[1, 2, 3, 0]],
         "position_ids": [[0, 1, 2, 3]],

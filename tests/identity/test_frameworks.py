@@ -36,8 +36,8 @@ def outcomes(module, name, framework, *, by_option):
     arguments = () if by_option else (framework,)
     collator = make(module, name, **({"return_tensors": framework} if by_option else {}))
     transformers.set_seed(0)
-    rows = [batch(name) for _ in range(3)]
-    return [(outcome(lambda given: collator(given, *arguments), one), generator_states()) for one in rows], collator
+    batches = [batch(name) for _ in range(3)]
+    return [(outcome(lambda rows: collator(rows, *arguments), rows), generator_states()) for rows in batches], collator
 
 
 @pytest.mark.usefixtures("_tensorflow")

@@ -56,9 +56,9 @@ def test_with_a_tokenizer(name, form, lists, options, *, data, side):
     tokenizer = make_tokenizer(padding_side=side)
     tokenizer.mask_token = "w3"
     chosen = data.draw(options) | ({} if options is MASKING else {"max_length": 12})
-    made = data.draw(lists)
+    values = data.draw(lists)
     collators = both(f"DataCollator{name}", tokenizer, **chosen)
-    assert_identical(*collators, features_of(made), given=FORMS[form](data.draw, made))
+    assert_identical(*collators, features_of(values), given=FORMS[form](data.draw, values))
 
 
 @pytest.mark.parametrize("form", ["dict", "record batch", "dict of arrow", "numpy"])
@@ -80,10 +80,10 @@ def test_flattening(form, data, lists, options):
 def test_every_collator(name, framework, form):
     features = samples.batch(name)
     lists = {key: [feature[key] for feature in features] for key in features[0]}
-    made = pa.table(lists) if form == "table" else None
-    made = {key: pa.array(values) for key, values in lists.items()} if form == "dict of arrow" else made
-    made = FORMS[form](None, lists) if made is None else made
-    assert_identical(*samples.pair(name, return_tensors=framework), features_of(lists), given=made)
+    inputs = pa.table(lists) if form == "table" else None
+    inputs = {key: pa.array(values) for key, values in lists.items()} if form == "dict of arrow" else inputs
+    inputs = FORMS[form](None, lists) if inputs is None else inputs
+    assert_identical(*samples.pair(name, return_tensors=framework), features_of(lists), given=inputs)
 
 
 def in_form(value, form):
@@ -108,8 +108,8 @@ def test_every_type_of_row(name, framework, data, equal):
         wrappers -= {"proxy", "ChainMap"}
     wrapper = WRAPPERS[data.draw(st.sampled_from(["dict"] * 4 + sorted(wrappers)))]
     every = ROW_FORMS | OTHER_ROWS
-    made = [wrapper({key: in_form(value, every[forms[key]]) for key, value in row.items()}) for row in rows]
-    assert_identical(*samples.pair(name, return_tensors=framework), made)
+    features = [wrapper({key: in_form(value, every[forms[key]]) for key, value in row.items()}) for row in rows]
+    assert_identical(*samples.pair(name, return_tensors=framework), features)
 
 
 @pytest.mark.parametrize("name", samples.CLASSES)
@@ -131,12 +131,12 @@ def test_the_remedy_of_other_rows_is_the_form_that_is_fast(caplog, name, form):
         kind, result = outcome(samples.make(quadrat, name), rows)
     (said,) = caplog.messages
     assert "remove" not in said + str(result)
-    found = re.search(r"give (\S+\(row\))", said)
+    advice = re.search(r"give (\S+\(row\))", said)
     if form == "tensor of its own":
-        assert found is None
+        assert advice is None
         return
-    assert kind == "returned" or str(result).endswith(f"; give {found[1]}")
-    row = eval(found[1], {"np": np, "row": rows[0]["input_ids"]})
+    assert kind == "returned" or str(result).endswith(f"; give {advice[1]}")
+    row = eval(advice[1], {"np": np, "row": rows[0]["input_ids"]})
     caplog.clear()
     expected = samples.make(quadrat, name)([{"input_ids": [5, 6, 7]}] * 3)
     assert_same_batch(expected, samples.make(quadrat, name)([{"input_ids": row}] * 3))

@@ -144,12 +144,12 @@ def test_mask_tokens_methods(framework, data):
     dtype = data.draw(st.sampled_from(["int64", "int64", "int32"]))
     reference, collator = make_pair(tokenizer, {"return_tensors": framework})
 
-    def call(one):
+    def call(masker):
         inputs = ids.astype(dtype) if framework == "np" else torch.from_numpy(ids.astype(dtype))
         flags = {None: None, "array": mask.astype(np.int64), "list": mask.tolist(), "bool": mask}[special]
         if framework == "pt" and isinstance(flags, np.ndarray):
             flags = torch.from_numpy(flags)
-        method = one.torch_mask_tokens if framework == "pt" else one.numpy_mask_tokens
+        method = masker.torch_mask_tokens if framework == "pt" else masker.numpy_mask_tokens
         masked, labels = method(inputs, special_tokens_mask=flags)
         assert masked is inputs
         return {"inputs": masked, "labels": labels}

@@ -234,10 +234,10 @@ def final_outcome(call: Callable[[Any], Any], features: Any) -> BaseException | 
 
 
 def pair(name: str) -> list[Any]:
-    made = samples.pair(name)
-    for one in made:
-        one(samples.batch(name))  # a kind of batch that is known
-    return made
+    collators = samples.pair(name)
+    for collator in collators:
+        collator(samples.batch(name))  # a kind of batch that is known
+    return collators
 
 
 @pytest.mark.parametrize("at", [1, 2, 5])

@@ -47,13 +47,13 @@ def as_read(row: torch.Tensor, form: str, kept: Any = DTYPES_OF_ROWS) -> torch.T
 @st.composite
 def tensors(draw: Any, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
     numbers = NUMBERS if dtype.is_floating_point else st.integers(0, 1 if dtype == torch.bool else 99)
-    made = []
+    rows = []
     for shape in shapes:
         size = int(np.prod(shape))
         values = draw(st.lists(numbers, min_size=size, max_size=size))
         kind = torch.float64 if dtype.is_floating_point else torch.int64
-        made.append(torch.tensor(values, dtype=kind).reshape(shape).to(dtype))
-    return made
+        rows.append(torch.tensor(values, dtype=kind).reshape(shape).to(dtype))
+    return rows
 
 
 def assert_equal(got: torch.Tensor, expected: torch.Tensor) -> None:
@@ -132,8 +132,8 @@ def test_any_axis_is_padded(axes, form, data):
         return pad(row, [one for pair in reversed(gaps) for one in pair], value=by)
 
     join = [axis for axis in range(1, dimensions) if axis not in padded and fixed[axis] == 1]
-    made = [widened(as_read(row, form, [torch.float16, torch.bfloat16]), value) for row in rows]
-    assert_equal(batch["x"], torch.cat(made, join[0]) if join else torch.stack(made))
+    expected = [widened(as_read(row, form, [torch.float16, torch.bfloat16]), value) for row in rows]
+    assert_equal(batch["x"], torch.cat(expected, join[0]) if join else torch.stack(expected))
     here = tuple(slice(None) if axis in padded else 0 for axis in range(dimensions))
     masks = torch.stack([widened(torch.ones(row.shape, dtype=torch.int64), 0)[here] for row in rows])
     assert_equal(batch["mask"], masks)
@@ -249,8 +249,8 @@ def test_from_arrow_without_lists(case, read, data):
         batch = collator(features)
     if kept:
         joined = [axis for axis in range(1, kept[0].dim()) if kept[0].shape[axis] == 1]
-        made = torch.cat(kept) if joins else torch.cat(kept, joined[0]) if joined else torch.stack(kept)
-        assert_equal(batch["pixels"], made if into is None else made.to(into))
+        expected = torch.cat(kept) if joins else torch.cat(kept, joined[0]) if joined else torch.stack(kept)
+        assert_equal(batch["pixels"], expected if into is None else expected.to(into))
     else:
         assert "pixels" not in batch
     assert not collator.__dict__.get("_quadrat_fell_back")
@@ -263,13 +263,13 @@ def test_what_no_kernel_reads_is_refused():
         pad_axes={"x": -1, "mask": "x"}, dtypes={"pixels": "float16", "other": "bfloat16", "score": "bfloat16"},
     )  # fmt: skip
     features = tokens(range(1, 4))
-    for number, one in enumerate(features):
-        one.update(x=np.ones((2, number + 1)), score=[0.25] * (number + 1), other=0.5)
-        one.update({"pixels": np.ones((number, 2), np.float32)} if number else {})
+    for number, row in enumerate(features):
+        row.update(x=np.ones((2, number + 1)), score=[0.25] * (number + 1), other=0.5)
+        row.update({"pixels": np.ones((number, 2), np.float32)} if number else {})
     assert {"x", "mask", "score", "pixels"} < {*collator(features)}
     for _ in range(2):
         with pytest.raises(ValueError, match=r"columns \['other'\] of dtypes are not rows of numbers.*; give equal"):
-            collator([{**one, "other": np.array(0.5)} for one in features])
+            collator([{**row, "other": np.array(0.5)} for row in features])
     assert not collator.__dict__.get("_quadrat_fell_back")
 
 
@@ -282,6 +282,13 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (JOIN, [{**ROW, "x": 5}], "'x', row 0 is one number"),
     (JOIN, [ROW, {**ROW, "x": IMAGE}, {**ROW, "x": IMAGE.astype(int)}], "'x', row 2 holds int64 and row 1 float32"),
     (PAD, [{**ROW, "x": [1]}, {**ROW, "x": [0.5]}, {**ROW, "x": [True]}], "'x', row 1 holds float64 and row 0 int64"),
+    ({"pad_values": {"x": 0.5}}, [{**ROW, "x": [1]}], "'x' padded with 0.5: it does not fit the dtype int64"),
+    ({"pad_values": {"x": None}}, [{**ROW, "x": [1]}], "'x' padded with None: .*must be a number"),
+    ({"pad_values": {"x": "a"}}, [{**ROW, "x": [1]}], "'x' padded with 'a': .*must be a number"),
+    ({"pad_values": [("x", 0)]}, [ROW], "pad_values must map"),
+    ({"pad_values": {"input_ids": 0}}, [ROW], "'input_ids'.* padded by the tokenizer; set its pad_token"),
+    ({"pad_values": {"attention_mask": 0}}, [ROW], "'attention_mask'.* padded by the tokenizer"),
+    (PAD, [{**ROW, "x": "a"}], "'x' padded with 0"),
     ({**JOIN, "dtypes": {"x": "int8"}}, [{**ROW, "x": IMAGE}], "'x'.*dtype"),
     ({"join_columns": "x"}, [ROW], "join_columns must be a tuple"),
     ({"join_columns": ("input_ids",)}, [ROW], "padded by the tokenizer"),
@@ -320,8 +327,8 @@ def test_options_that_change_and_what_is_sent():
     collator.pad_values = values = {"y": 0}
     for _ in range(2):  # the first time, and when the batch is known
         values["y"] += 3
-        made = collator([{**row, "y": [1] * n} for n, row in enumerate(features, 1)]).to("cpu")
-        assert made["y"][0, :2].tolist() == [1, values["y"]]
+        padded = collator([{**row, "y": [1] * n} for n, row in enumerate(features, 1)]).to("cpu")
+        assert padded["y"][0, :2].tolist() == [1, values["y"]]
 
 
 def test_weights_of_grids():
@@ -363,10 +370,10 @@ def test_budgets_hold_tokens_and_patches(grids, how, padded, data):
         batches = [[row["input_ids"][0] for row in batch] for batch in stream]
     else:
         loader = torch.utils.data.DataLoader(dataset, batch_size=2, shuffle=True, collate_fn=list)
-        made = quadrat.batch_by_tokens(loader, budget, lengths=weighted)
-        batches = [[row["input_ids"][0] for row in batch] for batch in made]
+        by_budget = quadrat.batch_by_tokens(loader, budget, lengths=weighted)
+        batches = [[row["input_ids"][0] for row in batch] for batch in by_budget]
     assert sorted(itertools.chain(*batches)) == list(range(len(rows)))
-    for batch in batches if how != "loader" or made is not loader else ():
+    for batch in batches if how != "loader" or by_budget is not loader else ():
         tokens = [sizes[row] for row in batch]
         assert len(batch) * max(tokens) <= budget or not padded
         assert patches[batch].sum() <= budget

@@ -77,8 +77,8 @@ def test_numpy_numbers(dtype, name, framework):
 
 @given(features(equal=True), FRAMEWORKS, st.sampled_from([list, tuple]), st.booleans())
 def test_objects_with_attributes(batch, framework, container, mixed):
-    made = [SimpleNamespace(**dict(row.items())) for row in batch]
-    assert_function_is_alike(container([*made, batch[-1]] if mixed else made), framework)
+    objects = [SimpleNamespace(**dict(row.items())) for row in batch]
+    assert_function_is_alike(container([*objects, batch[-1]] if mixed else objects), framework)
 
 
 class Decoder:
@@ -172,8 +172,8 @@ def test_columns_of_the_decoder_follow_the_labels(lengths, options, side):
     reference, collator = both("DataCollatorForSeq2Seq", make_tokenizer(padding_side=side), **options)
     expected = reference(rows)["labels"].tolist()
     collator.pad_values = {"decoder_input_ids": -100, "decoder_attention_mask": 0}
-    more = [{"decoder_input_ids": row, "decoder_attention_mask": [1] * len(row)} for row in ids]
-    rows = [row | one for row, one in zip(rows, more, strict=True)]
+    of_decoder = [{"decoder_input_ids": row, "decoder_attention_mask": [1] * len(row)} for row in ids]
+    rows = [row | decoder_row for row, decoder_row in zip(rows, of_decoder, strict=True)]
     for collator.deferred in (False, False, options["return_tensors"] == "pt"):
         batch = collator(rows)
         assert batch["decoder_input_ids"].tolist() == batch["labels"].tolist() == expected
@@ -208,8 +208,8 @@ def _spoil(draw: Any, examples: list[dict[str, Any]]) -> None:
     elif what == "further":
         example["further"] = draw(st.sampled_from([0.5, "long text", [[1], [2], [3], [4]]]))
     elif what == "both":
-        for one in examples:
-            one.update(label=0, labels=draw(st.sampled_from([1, [[1], [2], [3], [4]]])))
+        for other in examples:
+            other.update(label=0, labels=draw(st.sampled_from([1, [[1], [2], [3], [4]]])))
     elif isinstance(value, list) and value:
         if what == "fewer":
             value.pop()
@@ -273,9 +273,9 @@ def test_known_batches_are_made_in_one_call():
         batch = [{"input_ids": [[5] * length] * choices, "label": row} for row in range(count)]
         assert_identical(reference, collator, batch)
         if length:
-            made = collator.__dict__["_quadrat_pt"](collator, batch)
-            assert made["input_ids"].shape == (count, choices, length)
-            assert made["labels"].tolist() == list(range(count))
+            known = collator.__dict__["_quadrat_pt"](collator, batch)
+            assert known["input_ids"].shape == (count, choices, length)
+            assert known["labels"].tolist() == list(range(count))
     run = collator.__dict__["_quadrat_pt"]
     assert run(collator, [{"input_ids": [[5]], "labels": 0}]) is None
     assert run(collator, [{"input_ids": [[5]], "label": 0, "labels": 0}]) is None
@@ -341,9 +341,10 @@ def said_of_the_width(collator: Any, batch: list[Any]) -> list[str]:
 )
 def test_changes_between_batches(name, options, steps, anew):
     """Of one collator, or of a new one for each batch, which shares what the others know."""
-    made = [make_tokenizer(model_max_length=12) for _ in range(2)]
+    tokenizers_of_both = [make_tokenizer(model_max_length=12) for _ in range(2)]
     reference, collator = (
-        getattr(module, name)(one, **options) for module, one in zip((transformers, quadrat), made, strict=True)
+        getattr(module, name)(one, **options)
+        for module, one in zip((transformers, quadrat), tokenizers_of_both, strict=True)
     )
     for batch, change in steps:
         collator = copy.copy(collator) if anew else collator

@@ -35,7 +35,7 @@ def test_names_lead_to_ours(name):
         assert [getattr(place, name) for place in places] == [load(name)] * len(places)
     assert [getattr(place, name) for place in places] == before
     assert load(name) not in before
-    assert {one.__module__.partition(".")[0] for one in before} == {"transformers"}
+    assert {original.__module__.partition(".")[0] for original in before} == {"transformers"}
 
 
 def test_containers_pickled_inside():
@@ -161,8 +161,8 @@ def test_same_batches_inside(name, framework):
     collate(fresh[1])
     collate(made_to_last)
     collate(make(quadrat, name, return_tensors=framework))
-    for each, states in outcomes[1:]:
-        assert_same_outcome(outcomes[0][0], each)
+    for result, states in outcomes[1:]:
+        assert_same_outcome(outcomes[0][0], result)
         assert states == outcomes[0][1]
 
 
@@ -207,9 +207,9 @@ def test_classes_of_ones_own():
 @pytest.mark.parametrize("module", [transformers, quadrat])
 @pytest.mark.parametrize("name", TWINS)
 def test_pickles_made_inside(name, module):
-    collator, function = made = make(module, name), module.default_data_collator
+    collator, function = pair = make(module, name), module.default_data_collator
     with quadrat.patch_transformers():
-        pickled = pickle.dumps(made)
+        pickled = pickle.dumps(pair)
         loaded = [pickle.loads(pickled)]
     loaded.append(pickle.loads(pickled))
     for again, same_function in loaded:

@@ -28,9 +28,9 @@ def before():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
         quadrat.patch().undo()
-    made = picture()
-    yield made
-    assert picture() == made
+    unpatched = picture()
+    yield unpatched
+    assert picture() == unpatched
 
 
 def replaced(before):
@@ -38,11 +38,11 @@ def replaced(before):
 
 
 def replaced_by(names, before):
-    found = set()
+    places = set()
     for name in names:
         with ALONE[name]():
-            found |= replaced(before)
-    return found
+            places |= replaced(before)
+    return places
 
 
 def test_replaces_what_the_patches_of_the_libraries_do(before):
@@ -52,10 +52,10 @@ def test_replaces_what_the_patches_of_the_libraries_do(before):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_library_is_an_option(name, before):
-    others = [one for one in NAMES if one != name]
+    others = [other for other in NAMES if other != name]
     alone, rest = replaced_by([name], before), replaced_by(others, before)
     assert alone
-    with quadrat.patch(**{one: one == name for one in NAMES}):
+    with quadrat.patch(**{other: other == name for other in NAMES}):
         assert replaced(before) == alone
     with quadrat.patch(**{name: False}):
         assert replaced(before) == rest

@@ -18,26 +18,26 @@ KEYWORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_option_is_in_the_signature(name):
     options = inspect.signature(getattr(quadrat, name)).parameters
-    assert not any(one.kind in KEYWORDS for one in options.values())
-    assert all(one.annotation is not one.empty for one in options.values())
+    assert not any(option.kind in KEYWORDS for option in options.values())
+    assert all(option.annotation is not option.empty for option in options.values())
     assert "deferred" in options
     reference = ORIGINALS.get(name, ORIGINALS["DataCollatorForLanguageModeling"])
     theirs = inspect.signature(reference).parameters.values()
-    named = [one for one in theirs if one.kind not in KEYWORDS]
+    named = [option for option in theirs if option.kind not in KEYWORDS]
     if name != "DataCollatorWithFlattening":
-        assert [(one.name, one.default) for one in list(options.values())[: len(named)]] == [
-            (one.name, one.default) for one in named
+        assert [(option.name, option.default) for option in list(options.values())[: len(named)]] == [
+            (option.name, option.default) for option in named
         ]
-    assert {one.name for one in named} <= options.keys()
+    assert {option.name for option in named} <= options.keys()
     # An option that means nothing without another is a field of it.
     assert len(options.keys() - {"tf_experimental_compile"}) <= 18
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_an_option_that_there_is_not(name):
-    given = {} if name in ("DataCollatorWithFlattening", "DefaultDataCollator") else {"tokenizer": tokenizer()}
+    required = {} if name in ("DataCollatorWithFlattening", "DefaultDataCollator") else {"tokenizer": tokenizer()}
     with pytest.raises(TypeError, match="unexpected keyword argument 'pading'"):
-        getattr(quadrat, name)(**given, pading=True)
+        getattr(quadrat, name)(**required, pading=True)
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("pad_multiple_of", "pad_to_multiple_of"), ("pading", "padding")])
@@ -69,8 +69,8 @@ def test_subclasses_have_their_own_signature():
             self.mine = mine
 
     assert list(inspect.signature(Mine).parameters) == ["mine", "options"]
-    made = Mine(3, tokenizer=tokenizer(), deferred=True)
-    assert (made.mine, made.deferred) == (3, True)
+    collator = Mine(3, tokenizer=tokenizer(), deferred=True)
+    assert (collator.mine, collator.deferred) == (3, True)
 
 
 def test_own_options_are_shown_where_they_are_used():

@@ -178,8 +178,8 @@ def test_masks_by_counter_from_a_shared_dataset(deferred):
 
     def collate(number: int) -> bool:
         turned = order[number:] + order[:number]
-        found = [works.picture(shared(source.__getitems__(rows))) for rows in turned]
-        return found == expected[number:] + expected[:number]
+        batches = [works.picture(shared(source.__getitems__(rows))) for rows in turned]
+        return batches == expected[number:] + expected[:number]
 
     assert everywhere(collate) == [True] * THREADS
 
@@ -207,8 +207,8 @@ def test_threads_draw_one_after_the_other(name, options, library):
     alone = new()
     expected = [batch for _ in range(THREADS) for batch in drawn(alone)]
     shared = new()
-    found = everywhere(lambda _: drawn(shared))
-    assert sorted(itertools.chain(*found)) == sorted(expected)
+    batches = everywhere(lambda _: drawn(shared))
+    assert sorted(itertools.chain(*batches)) == sorted(expected)
 
 
 def beside(others: Callable[[int], None], read: Callable[[], None]) -> None:

@@ -135,7 +135,7 @@ def test_columns_of_numbers_beside_arrays_become_python_numbers(dtype):
 def test_known_batches_do_not_ask_the_reference(monkeypatch):
     tokenizer, calls = make_tokenizer(), []
     first = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
-    monkeypatch.setattr(module, "padded_spec", lambda *_, **__: calls.append(1))
+    monkeypatch.setattr(module.Padded, "of", lambda *_, **__: calls.append(1))
     monkeypatch.setattr(module.originals, "PAD", lambda *_, **__: calls.append(1))
     again = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     columns = quadrat.tokenizers.tokenizer_pad(tokenizer, columns_of(TOKENS), return_tensors="pt")

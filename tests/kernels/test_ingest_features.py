@@ -143,8 +143,14 @@ def nested_batch(data, choices):
     return features
 
 
-def recipe_of(plan, facts=(), **spec):
-    recipe = _core.Recipe(plan_cache.Spec("np", plan_cache.planned(plan), **spec), facts, memory.interop())
+def recipe_of(plan_of_key, facts=(), values=None, **fields):
+    class Form(plan_cache.Spec):
+        plan = staticmethod(plan_cache.planned(plan_of_key))
+
+        def values(self, collator, key):
+            return values or {}
+
+    recipe = _core.Recipe(Form(framework="np", **fields), facts, memory.interop())
     return functools.partial(_core.Recipes((recipe,)).runner(), None)
 
 
@@ -157,7 +163,7 @@ def made_of_choices(features, main="ids"):
 
     values = dict.fromkeys(("ids", "mask", "further"), 0)
     form = {"plain": "plain", "main": main, "layout": BatchLayout(WIDTH)}
-    return recipe_of(plan, **form, values=lambda collator, key: values)(features)
+    return recipe_of(plan, values=values, **form)(features)
 
 
 @given(choices=st.integers(1, 4), container=st.sampled_from([list, tuple]), data=st.data())
@@ -335,7 +341,7 @@ def test_clears_only_errors_that_the_reference_raises_again(error):
     raising = Raising(error)
     features = [{"ids": [1], "a": [1]}, {raising: 0, "ids": [2], "a": [2]}]
     guarded = recipe_of(lambda key: plan_cache.Plan(), ((CALL, raising, None, 0),), names=("a",))
-    optional = recipe_of(lambda key: plan_cache.Plan(), names=("a",), optional="ids")
+    optional = recipe_of(lambda key: plan_cache.Plan(), names=("a",), optional={"ids": False})
     assert optional(features[:1]) == {}
     raising.armed = True
     calls = [

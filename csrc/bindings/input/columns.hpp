@@ -194,7 +194,7 @@ private:
 // One column per name from a list of features or TableRows, held for a look; false when a feature lacks a name or is no
 // plain mapping, see PlainDicts. `names`: None to take the keys of the first feature, but for those of `without`.
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
-                     Columns* columns, const py::tuple& without = py::tuple());
+                     Columns* columns, const py::dict& without = py::dict());
 
 // The same of all columns of features whose values are lists or tuples of rows, one per choice: the first rows of each
 // feature, as many as the first feature has in the column `main`, feature by feature. The values of the column `plain`

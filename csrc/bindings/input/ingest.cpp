@@ -214,7 +214,7 @@ void Columns::cut(std::size_t index, Address starts_at, Address lengths_at) {
 }
 
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
-                     Columns* columns, const py::tuple& without) {
+                     Columns* columns, const py::dict& without) {
     const TableRows* const rows = is_sequence(features) ? nullptr : table_rows(features);
     if (rows == nullptr && !is_sequence(features)) {
         return false;
@@ -227,7 +227,7 @@ bool collect_columns(const py::object& features, const py::object& names, const 
     if (names.is_none() && !without.empty()) {
         py::list others;
         for (const py::handle name : *keys) {
-            const auto same = [&](const py::handle& one) { return is_same_name(name, one); };
+            const auto same = [&](const auto& other) { return is_same_name(name, other.first); };
             if (std::none_of(without.begin(), without.end(), same)) {
                 others.append(name);
             }

@@ -48,14 +48,13 @@ void update(const py::object& dict, const py::object& more) {
 
 }  // namespace
 
-Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
+Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop, py::object deferred, bool compared)
     : guard_(facts),
       spec_(std::move(spec)),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
       names_(spec_.attr("names")),
       optional_(spec_.attr("optional")),
-      joined_(spec_.attr("joined")),
       read_(spec_.attr("read")),
       absent_(spec_.attr("absent")),
       only_(spec_.attr("only")),
@@ -65,12 +64,10 @@ Recipe::Recipe(py::object spec, const py::tuple& facts, py::object interop)
       layout_(layout_of(spec_.attr("layout"))),
       framework_(spec_.attr("framework").cast<std::string>() == "pt" ? Framework::torch : Framework::numpy),
       wrapper_(spec_.attr("wrapper")),
-      attributes_(spec_.attr("attributes")),
-      deferred_(spec_.attr("deferred")),
+      deferred_(std::move(deferred)),
       check_(spec_.attr("check")),
-      finish_(spec_.attr("finish")),
-      refusal_(spec_.attr("refusal")),
-      compared_(spec_.attr("compared").cast<bool>()) {}
+      finish_(spec_.attr("finishes").cast<bool>() ? py::object(spec_.attr("finish")) : py::none()),
+      compared_(compared) {}
 
 Recipe::~Recipe() {
     for (const auto& place : decisions_) {
@@ -80,7 +77,7 @@ Recipe::~Recipe() {
 
 // Whether features have the form that the recipe is for, as far as the first one tells.
 bool Recipe::admits(const py::object& features) const {
-    if (!refusal_.is_none() || (!bare_ && names_.is_none() && absent_.empty())) {
+    if (!bare_ && names_.is_none() && absent_.empty()) {
         return true;
     }
     if (bare_) {
@@ -130,19 +127,17 @@ bool Recipe::collect(const py::object& features, py::tuple* names, Columns* colu
         *choices = collect_choices(features, plain_, main_, *interop_, names, columns);
         return *choices != 0;
     }
-    if (!collect_columns(features, names_, *interop_, names, columns, joined_)) {
+    if (!collect_columns(features, names_, *interop_, names, columns, optional_)) {
         return false;
     }
-    const auto add = [&](const py::handle& name, bool skips) {
-        const std::int64_t found = columns->add_optional(features, name, *interop_, skips);
-        if (found > 0) {
+    for (const auto& [name, skips] : optional_) {
+        const std::int64_t rows = columns->add_optional(features, name, *interop_, skips.cast<bool>());
+        if (rows > 0) {
             *names = py::tuple(*names + py::make_tuple(name));
         }
-        return found >= 0;
-    };
-    if (!(optional_.is_none() || add(optional_, false)) ||
-        !std::all_of(joined_.begin(), joined_.end(), [&](const py::handle& name) { return add(name, true); })) {
-        return false;
+        if (rows < 0) {
+            return false;
+        }
     }
     for (std::size_t i = 0; i < names->size() && !read_.empty(); ++i) {
         const py::object name = (*names)[i];
@@ -209,23 +204,20 @@ py::object Recipe::wrapped(py::object data) const {
     if (wrapper_.is_none()) {
         return data;
     }
-    auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
+    PyTypeObject* const type = Py_TYPE(wrapper_.ptr());
     py::object batch = taken(type->tp_new(type, py::tuple().ptr(), nullptr));
     const py::object state = taken(PyObject_GenericGetDict(batch.ptr(), nullptr));
-    update(state, attributes_);
+    update(state, taken(PyObject_GenericGetDict(wrapper_.ptr(), nullptr)));
     state["data"] = std::move(data);
     return batch;
 }
 
 py::object Recipe::run(const py::object& collator, const py::object& features, bool compares) const {
     const bool known = admits(features) && holds(collator);
-    return known ? make(collator, features, true, compares && compared_) : py::none();
+    return known ? make(collator, features, compares && compared_) : py::none();
 }
 
-py::object Recipe::make(const py::object& collator, const py::object& features, bool counts, bool compares) const {
-    if (!refusal_.is_none()) {
-        return is_sequence(features) ? refusal_ : py::none();
-    }
+py::object Recipe::make(const py::object& collator, const py::object& features, bool compares) const {
     if (!check_.is_none()) {
         py::object why = check_(features);
         if (!why.is_none()) {
@@ -239,11 +231,11 @@ py::object Recipe::make(const py::object& collator, const py::object& features, 
         return py::none();
     }
     columns.look(*interop_);
-    return make_of(collator, features, names, columns, counts, compares, choices);
+    return make_of(collator, features, names, columns, compares, choices);
 }
 
 py::object Recipe::make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                           const Columns& columns, bool counts, bool compares, std::int64_t choices) const {
+                           const Columns& columns, bool compares, std::int64_t choices) const {
     Measured measured = measure(names, columns);
     BatchLayout layout = layout_;
     layout.width = measured.width;
@@ -289,9 +281,7 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
     if (held) {
         update(batch, held);
     }
-    if (counts) {
-        (known ? known_batches : planned_batches).fetch_add(1, std::memory_order_relaxed);
-    }
+    (known ? known_batches : planned_batches).fetch_add(1, std::memory_order_relaxed);
     batch = defers ? std::move(batch) : wrapped(std::move(batch));
     return finish_.is_none() ? batch : finish_(collator, batch, features);
 }
@@ -320,10 +310,9 @@ py::object Recipes::run(const py::object& collator, const py::object& features, 
 
 void register_recipe(py::module_& m) {
     bind_class<Recipe>(m, "Recipe")
-        .def(py::init<py::object, const py::tuple&, py::object>(), "spec"_a, "facts"_a, "interop"_a)
-        .def("make", &Recipe::make, "collator"_a, "features"_a, "counts"_a = true, "compares"_a = false)
-        .def("make_of", &Recipe::make_of, "collator"_a, "features"_a, "names"_a, "columns"_a, "counts"_a = true,
-             "compares"_a = false, "choices"_a = 0)
+        .def(py::init<py::object, const py::tuple&, py::object, py::object, bool>(), "spec"_a, "facts"_a, "interop"_a,
+             "deferred"_a = py::none(), "compared"_a = false)
+        .def("make", &Recipe::make, "collator"_a, "features"_a, "compares"_a = false)
         .def("holds", &Recipe::holds, "collator"_a);
     bind_class<Comparisons>(m, "Comparisons")
         .def(py::init<>())

@@ -77,15 +77,16 @@ private:
 class Recipe {
 public:
     // spec: see Spec in planning/plan_cache.py. facts: all that its decisions depend on besides the batch, see Guard.
-    Recipe(py::object spec, const py::tuple& facts, py::object interop);
+    // deferred: what makes a deferred batch, or None. compared: whether some batches are compared with the reference's.
+    Recipe(py::object spec, const py::tuple& facts, py::object interop, py::object deferred, bool compared);
     ~Recipe();
     Recipe(const Recipe&) = delete;
     Recipe& operator=(const Recipe&) = delete;
 
     void traverse(Visitor& visit) const {
         guard_.traverse(visit);
-        visit(spec_, interop_owner_, names_, optional_, joined_, read_, absent_, only_, main_, plain_,
-              layout_.separator, layout_.ignored, wrapper_, attributes_, deferred_, check_, finish_, refusal_);
+        visit(spec_, interop_owner_, names_, optional_, read_, absent_, only_, main_, plain_, layout_.separator,
+              layout_.ignored, wrapper_, deferred_, check_, finish_);
         for (const auto& place : decisions_) {
             const Decision* const decision = place.load(std::memory_order_acquire);
             if (decision == nullptr) {
@@ -102,11 +103,8 @@ public:
     // compared with the reference's; None for features of another form, or where the facts do not hold for the
     // collator that asks.
     py::object run(const py::object& collator, const py::object& features, bool compares) const;
-    // The same without a look at the facts, of columns if there are some. counts: whether the batch counts. compares:
-    // whether it may be one to compare. choices: see BatchLayout.
-    py::object make(const py::object& collator, const py::object& features, bool counts, bool compares) const;
-    py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
-                       const Columns& columns, bool counts, bool compares, std::int64_t choices) const;
+    // The same without a look at the facts. compares: whether the batch may be one to compare.
+    py::object make(const py::object& collator, const py::object& features, bool compares) const;
     // Whether all facts are true for the collator that asks.
     bool holds(const py::object& collator) const { return guard_.holds_for(collator); }
 
@@ -127,6 +125,9 @@ private:
     };
 
     bool admits(const py::object& features) const;
+    // Of columns that were collected. choices: see BatchLayout.
+    py::object make_of(const py::object& collator, const py::object& features, const py::tuple& names,
+                       const Columns& columns, bool compares, std::int64_t choices) const;
     bool collect(const py::object& features, py::tuple* names, Columns* columns, std::int64_t* choices) const;
     Measured measure(const py::tuple& names, const Columns& columns) const;
     const Decision* find(const py::tuple& names, const std::string& signature) const;
@@ -137,24 +138,21 @@ private:
     Guard guard_;
     py::object spec_, interop_owner_;
     const Interop* interop_;
-    py::object names_;     // the columns that are read; None: all that the first feature has
-    py::object optional_;  // one more, where any feature has it; or None
-    py::tuple joined_;     // more of which features may have none, or None: their rows are joined, not padded
-    py::dict read_;        // columns that keep the kind of arrays without elements: whether with any strides
-    py::tuple absent_;     // columns that the first feature must not have
-    py::object only_;      // with names: other columns that the first feature may have; None: any
-    py::object main_;      // the column to pad by; None where nothing is padded
-    bool bare_;            // whether features are the rows of the one column that is read, without mappings
-    py::object plain_;     // of multiple choice, the column with one value for each example; else None
-    BatchLayout layout_;   // its width is -1 where batches are as wide as their longest row
+    py::object names_;    // the columns that are read; None: all that the first feature has
+    py::dict optional_;   // more, where any feature has them: whether rows that have none, or None, are left out
+    py::dict read_;       // columns that keep the kind of arrays without elements: whether with any strides
+    py::tuple absent_;    // columns that the first feature must not have
+    py::object only_;     // with names: other columns that the first feature may have; None: any
+    py::object main_;     // the column to pad by; None where nothing is padded
+    bool bare_;           // whether features are the rows of the one column that is read, without mappings
+    py::object plain_;    // of multiple choice, the column with one value for each example; else None
+    BatchLayout layout_;  // its width is -1 where batches are as wide as their longest row
     Framework framework_;
-    py::object wrapper_;     // the type of a batch, made without a call of its constructor; None: dict
-    py::object attributes_;  // that a batch has besides `data`
-    py::object deferred_;    // what makes a deferred batch, or None
-    py::object check_;       // called with the features: why they fall back, or None; or None
-    py::object finish_;      // called with the collator, the batch and the features: the batch; or None
-    py::object refusal_;     // why all batches fall back, or None
-    bool compared_;          // whether some batches are compared with the reference's
+    py::object wrapper_;   // an empty batch, of the type and with the attributes that each gets; None: dict
+    py::object deferred_;  // what makes a deferred batch, or None
+    py::object check_;     // called with the features: why they fall back, or None; or None
+    py::object finish_;    // called with the collator, the batch and the features: the batch; or None
+    bool compared_;        // whether some batches are compared with the reference's
     // Searched one by one; a data set needs a handful. They are published one by one and stay, so that threads may read
     // while another adds one; what finds no place is decided anew each time.
     mutable std::array<std::atomic<const Decision*>, 64> decisions_{};

@@ -30,7 +30,6 @@ class Collator(Imitator):
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reads_items: ClassVar[bool] = False  # the reference reads features by their number, so that a data set will do
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
-    pad_values: Any = None  # where it is not a field
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
@@ -159,11 +158,11 @@ def _refuse_unknown(cls: type[Collator], options: Mapping[str, Any]) -> None:
     if code is not None and options.keys() <= set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
         return
     known = parameters_of(cls)
-    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
     for name in options:
         if name not in known:
-            near = [f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, known, 1)]
+            near = [f" Did you mean '{parameter}'?" for parameter in difflib.get_close_matches(name, known, 1)]
             why = [f" {cls.__name__} has no {name}: {cls._lacks[name]}"] if name in cls._lacks else near
             message = f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'"
             raise TypeError(".".join([message, *why]))
@@ -180,14 +179,14 @@ def check_framework(collator: Any, framework: Any) -> None:
         )
 
 
-def with_used_options(text: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:
+def with_used_options(text: str, collator: Any, cls: type, own_names: Iterable[str], others: Iterable[str] = ()) -> str:
     """The reference's repr, to which options are added where one of quadrat's `own` is used: all but the defaults."""
     parameters = parameters_of(cls)
     used = {
         name: value
-        for name in (*others, *own)
+        for name in (*others, *own_names)
         if (value := getattr(collator, name, parameters[name].default)) != parameters[name].default
     }
-    if not used.keys() & set(own):
+    if not used.keys() & set(own_names):
         return text
     return f"{text.removesuffix(')')}, {', '.join(f'{name}={value!r}' for name, value in used.items())})"

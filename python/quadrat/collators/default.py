@@ -82,8 +82,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
         return lambda rows: originals.default_data_collator(rows, framework)
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        spec = Spec(framework, _plan_columns, hold=_reference_column, facts=own_facts(self))
-        return spec.make(self, features)
+        return _Stacked(framework=framework, facts=own_facts(self)).make(self, features)
 
 
 _function = type("default_data_collator", (DefaultDataCollator,), {})()  # logs show its name
@@ -153,9 +152,12 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
     return kind if kinds in col.KEPT_KINDS or framework == "np" or torch_has(kind) else None
 
 
-def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
-    """Columns do not depend on each other: the reference's own stacking, for this one alone."""
-    with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
-        values = [{name: value} for value in values_of(features, name)]
-        (tensor,) = originals.default_data_collator(values, key.framework).values()
-    return tensor
+class _Stacked(Spec):
+    plan = staticmethod(_plan_columns)
+
+    def hold(self, name: str, features: Any, key: PlanKey) -> Any:
+        """Columns do not depend on each other: the reference's own stacking, for this one alone."""
+        with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
+            values = [{name: value} for value in values_of(features, name)]
+            (tensor,) = originals.default_data_collator(values, key.framework).values()
+        return tensor

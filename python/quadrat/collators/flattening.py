@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ from quadrat.planning.fallback import (
     require_names,
     reraise_with_hint,
 )
-from quadrat.planning.flat import FlatBatch, flat_spec, refuse
+from quadrat.planning.flat import Flat, refuse
 
 _NAME = "DataCollatorWithFlattening"
 _OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
@@ -125,9 +124,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _reads_items: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given = vars(self).copy()
-        super().__init__(self.return_tensors, **{name: given[name] for name in _OPTIONS[:4]})  # its sets of keys
-        self.__dict__.update(given)
+        options = vars(self).copy()
+        super().__init__(self.return_tensors, **{name: options[name] for name in _OPTIONS[:4]})  # its sets of keys
+        self.__dict__.update(options)
 
     def __repr__(self) -> str:
         """The repr of transformers; if an option of quadrat is used, with all options that are not defaults."""
@@ -137,8 +136,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         """Flatten `features`, as the arguments or the collator's own settings say."""
         if return_tensors is None and separator_id is None:
             return self._collate(features, self.return_tensors)
-        given = {"return_tensors": return_tensors, "separator_id": separator_id}
-        other = self._with({name: value for name, value in given.items() if value is not None})
+        arguments = {"return_tensors": return_tensors, "separator_id": separator_id}
+        other = self._with({name: value for name, value in arguments.items() if value is not None})
         return other._collate(features, other.return_tensors)  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
@@ -152,7 +151,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         def flatten(features: Any) -> Any:
             if not self._differs(features):
                 return call(features, framework, self.separator_id)
-            batch = call([_Listed(one) for one in features], framework, self.separator_id)
+            batch = call([_Listed(feature) for feature in features], framework, self.separator_id)
             if "position_ids" in batch and not flattening_takes_a_start():
                 batch["position_ids"] += self.position_ids_start
             return batch
@@ -167,40 +166,42 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false", "give True or False"):
-            plan = self._batch(names, framework, packed=packed)
-        extra = (name for name in self.pad_values or () if name not in plan.names)
-        labels = () if self.scalar_labels or plan.options.label is not None else ("labels",)
-        options: dict[str, Any] = {
-            "facts": facts,
-            "absent": (*labels, *extra, *(() if packed else (SEQ_LENGTHS,))),
-            "finish": functools.partial(_with_scalar_labels, framework) if self.scalar_labels else None,
-        }
-        spec = flat_spec(plan, deferred=self.deferred and not self.scalar_labels, **options)
+            spec = self._spec(names, framework, packed=packed, facts=facts)
         return spec.make(self, features)
 
     def _has_other_keys(self) -> bool:
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
     def _is_own(self, features: Any = None) -> bool:
-        given = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
-        own = self.pad_values, self.scalar_labels, self.join_columns, self.dtypes
-        return bool(any(one is not None for one in given) or any(own))
+        places = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
+        columns = self.pad_values, self.scalar_labels, self.join_columns, self.dtypes
+        return any(place is not None for place in places) or any(columns)
 
-    def _batch(self, names: Any, framework: Any, *, packed: bool = False) -> FlatBatch:
+    def _spec(self, names: Any, framework: Any, *, packed: bool = False, facts: Any = None) -> Flat:
         pads, how = self.pad_values or {}, flattening_of(self)
         if how.kwargs_for is None and self.return_flash_attn_kwargs:
             how = how._replace(kwargs_for="transformers")
-        return FlatBatch.of(
+        label = "labels" if "labels" in names and not self.scalar_labels else None
+        extra = {name: value for name, value in pads.items() if name != MAIN and name in names}
+        others = () if self.scalar_labels or label is not None else ("labels",)
+        return (_WithScalarLabels if self.scalar_labels else Flat).of(
             self,
             framework,
             how,
-            {name: value for name, value in pads.items() if name != MAIN and name in names},
+            extra,
             labels="none" if self.scalar_labels else "shifted",
-            label="labels" if "labels" in names and not self.scalar_labels else None,
+            label=label,
             input_pad=pads.get(MAIN, 0),
             separator=self.separator_id,
             packed=packed,
             refuses_empty=flattening_drops_empty_rows(),  # the reference drops them
+            absent=(
+                *others,
+                *(name for name in pads if name not in (MAIN, *extra)),
+                *(() if packed else (SEQ_LENGTHS,)),
+            ),
+            facts=facts,
+            deferred=self.deferred and not self.scalar_labels,
         )
 
     def _differs(self, features: Any) -> bool:
@@ -223,7 +224,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _with_tokens(self, features: Any, framework: Any) -> Any:
         """The batch of the rows with tokens, where the reference drops others. Raises its error, or another."""
-        rows = [one for one in features if len(one[MAIN])] if flattening_drops_empty_rows() else features
+        rows = [feature for feature in features if len(feature[MAIN])] if flattening_drops_empty_rows() else features
         try:
             return self._plan(rows, framework)
         except FallBack as reason:
@@ -231,7 +232,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
                 self._reference(framework)(rows)
             except Exception as error:
                 reraise_with_hint(error, reason_text(*reason.args))
-            refuse(self, self._batch(rows[0], framework), rows, reason.args)
+            refuse(self, self._spec(rows[0], framework), rows, reason.args)
 
     def _check_options(self) -> None:
         if self._is_own():
@@ -239,25 +240,26 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             check_pad_values(self, _OUTPUTS)
 
 
-def _with_scalar_labels(framework: Any, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    names = names_of(features) or ()
-    name = next((one for one in ("label", "labels") if one in names), None)
-    if name is None:
-        return batch
-    values, labels = [], None
-    try:
-        values = values_of(features, name)
-        labels = default_data_collator([{"label": value} for value in values], framework).get("labels")
-    except Exception as error:
-        if not any(map(dimensions, values)):
-            raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
-    if labels is None or labels.ndim != 1:
-        row = next((row for row, value in enumerate(values) if dimensions(value)), 0)
-        raise ValueError(
-            f"scalar_labels: column '{name}' must hold one number per row; row {row} holds {shown(values[row])}: leave "
-            "scalar_labels out if it holds a label for each token"
-        )
-    return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
+class _WithScalarLabels(Flat):
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        names = names_of(features) or ()
+        name = next((label for label in ("label", "labels") if label in names), None)
+        if name is None:
+            return batch
+        values, labels = [], None
+        try:
+            values = values_of(features, name)
+            labels = default_data_collator([{"label": value} for value in values], self.framework).get("labels")
+        except Exception as error:
+            if not any(map(dimensions, values)):
+                raise_clearer(error, plain(features), SimpleNamespace(_roles=lambda _: {name: Role.LABEL}))
+        if labels is None or labels.ndim != 1:
+            row = next((row for row, value in enumerate(values) if dimensions(value)), 0)
+            raise ValueError(
+                f"scalar_labels: column '{name}' must hold one number per row; row {row} holds {shown(values[row])}: "
+                "leave scalar_labels out if it holds a label for each token"
+            )
+        return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 
 
 class _Listed:

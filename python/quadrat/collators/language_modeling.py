@@ -114,8 +114,8 @@ class DataCollatorForLanguageModeling(PaddingFreeOptions, MixinCollator, origina
         self._shared_epoch().set(epoch)
 
     def _shared_epoch(self) -> SharedEpoch:
-        own, name = self.__dict__, "_quadrat_epoch"
-        return own.get(name) or own.setdefault(name, SharedEpoch())  # type: ignore[no-any-return]
+        state, name = self.__dict__, "_quadrat_epoch"
+        return state.get(name) or state.setdefault(name, SharedEpoch())  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

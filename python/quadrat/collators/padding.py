@@ -21,8 +21,8 @@ from quadrat.planning import padded
 from quadrat.planning.diagnosis.values import Role
 from quadrat.planning.facts import ENTRY, Fact, joined_facts, padding_facts
 from quadrat.planning.fallback import FallBack, require_names
-from quadrat.planning.flat import flatten, padding_free_plan
-from quadrat.planning.padded import PadOptions
+from quadrat.planning.flat import flatten, padding_free_spec
+from quadrat.planning.padded import LabelColumn, Padded, PadOptions
 from quadrat.planning.pads_by_lists import faster_reference
 from quadrat.support.columns import NUMBERS, PAD, PAD_OWN, STACK
 from quadrat.support.kinds import Framework
@@ -31,13 +31,19 @@ from quadrat.support.kinds import Framework
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 
-def _make_padded(collator: Any, features: Any, framework: Any, facts: Any, **own: Any) -> Any:
+def _make_padded(form: type[Padded], collator: Any, features: Any, framework: Any, **fields: Any) -> Any:
     options = PadOptions(collator.padding, collator.max_length, collator.pad_to_multiple_of)
-    return padded.padded_spec(collator, framework, options, facts=facts, **own).make(collator, features)
+    deferred = collator.deferred and form is not _Choices
+    return form.of(collator, framework, options, deferred=deferred, **fields).make(collator, features)
 
 
-def _row(name: str, *more: str, **fields: Any) -> Imitation:
-    return Imitation(name, code_of(name, *more) + PADDING, **fields)
+def _labels(collator: Any, action: int, **fields: Any) -> LabelColumn:
+    value = collator.label_pad_token_id
+    return LabelColumn(("label", "labels"), action, value if type(value) is int else None, **fields)
+
+
+def _row(name: str, *others: str, **fields: Any) -> Imitation:
+    return Imitation(name, code_of(name, *others) + PADDING, **fields)
 
 
 @dataclass
@@ -99,7 +105,9 @@ class DataCollatorWithPadding(ColumnOptions, originals.DataCollatorWithPadding):
         return super(DataCollatorWithPadding, faster_reference(self, framework)).__call__  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        return _make_padded(self, features, framework, padding_facts(self), renames=("label", "label_ids"))
+        return _make_padded(
+            Padded, self, features, framework, facts=padding_facts(self), renames=("label", "label_ids")
+        )
 
 
 @dataclass
@@ -156,8 +164,8 @@ class DataCollatorForTokenClassification(
             refusal = "labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names"
         if framework == "np" and not numpy_token_labels_are_like_torch():
             refusal = "this transformers makes NumPy labels in its own way", "use return_tensors='pt'"
-        label = padded.LabelColumn(("label", "labels"), PAD, refusal=refusal)
-        return _make_padded(self, features, framework, facts, label=label, label_value=self.label_pad_token_id)
+        label = _labels(self, PAD, refusal=refusal)
+        return _make_padded(Padded, self, features, framework, facts=facts, label=label)
 
     def _flatten(self, features: Any, framework: Framework, facts: Any) -> Any:
         if self.padding == "max_length":
@@ -165,8 +173,10 @@ class DataCollatorForTokenClassification(
         names = names_of(features) or ()
         label = next((name for name in ("label", "labels") if name in names), None)
         form: dict[str, Any] = {"labels": "none" if label is None else "as they are", "label": label}
-        plan = padding_free_plan(self, features, framework, **form, label_pad=self.label_pad_token_id)
-        return flatten(self, features, plan, facts=facts, only=plan.only)
+        spec = padding_free_spec(
+            self, features, framework, **form, label_pad=self.label_pad_token_id, facts=facts, deferred=self.deferred
+        )
+        return flatten(self, features, spec)
 
 
 @dataclass
@@ -210,24 +220,24 @@ class DataCollatorForSeq2Seq(ColumnOptions, originals.DataCollatorForSeq2Seq):
         facts = padding_facts(self)
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
-        label = padded.LabelColumn(("label", "labels"), self._label_action(), "labels", optional=True)
-        form: dict[str, Any] = {"label": label, "label_value": self.label_pad_token_id, "finish": _with_decoder_ids}
-        return _make_padded(self, features, framework, facts, **form)
-
-    def _label_action(self) -> int:
+        action = PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
         if self.padding is False or self.padding == "do_not_pad":
-            return STACK
-        return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
+            action = STACK
+        label = _labels(self, action, output="labels", optional=True)
+        return _make_padded(_WithDecoderIds, self, features, framework, facts=facts, label=label)
 
 
-def _with_decoder_ids(collator: DataCollatorForSeq2Seq, batch: Any, features: Any) -> Any:
-    if not hasattr(collator.model, "prepare_decoder_input_ids_from_labels"):
+class _WithDecoderIds(Padded):
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        if self.options.warns:
+            super().finish(collator, batch, features)
+        if not hasattr(collator.model, "prepare_decoder_input_ids_from_labels"):
+            return batch
+        if isinstance(batch, DeferredBatch):
+            batch = batch.to("cpu")  # the model makes its ids of labels that are there
+        if (labels := batch.data["labels"]) is not None:
+            batch["decoder_input_ids"] = collator.model.prepare_decoder_input_ids_from_labels(labels=labels)
         return batch
-    if isinstance(batch, DeferredBatch):
-        batch = batch.to("cpu")  # the model makes its ids of labels that are there
-    if (labels := batch.data["labels"]) is not None:
-        batch["decoder_input_ids"] = collator.model.prepare_decoder_input_ids_from_labels(labels=labels)
-    return batch
 
 
 @dataclass
@@ -274,21 +284,24 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
             raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
         if tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("choices are counted in 'input_ids'", "list it first in tokenizer.model_input_names")
-        column = padded.LabelColumn((label,), NUMBERS, "labels")
-        mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
-        form: dict[str, Any] = {"plain": label, "absent": (other,), "mismatch": mismatch}
-        return _make_padded(self, examples, framework, facts, label=column, **form)
+        column = LabelColumn((label,), NUMBERS, output="labels")
+        return _make_padded(_Choices, self, examples, framework, facts=facts, label=column, absent=(other,))
+
+
+class _Choices(Padded):
+    wrapper = None
+    mismatch = "'input_ids' holds no choices, or examples differ", "give each a list per choice"
 
 
 def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
     """The facts that make `warns_of_fast` false; None where they are not known."""
     if not pad_warns_of_fast_tokenizers() or not type(tokenizer).__name__.endswith("Fast"):
         return ()
-    given = tokenizer.__dict__.get("deprecation_warnings")
-    if type(given) is not dict:
+    warnings = tokenizer.__dict__.get("deprecation_warnings")
+    if type(warnings) is not dict:
         return None
-    held = ENTRY, tokenizer.__dict__, "deprecation_warnings", given
-    return held, (ENTRY, given, padded.FAST_WARNING, given.get(padded.FAST_WARNING))
+    held = ENTRY, tokenizer.__dict__, "deprecation_warnings", warnings
+    return held, (ENTRY, warnings, padded.FAST_WARNING, warnings.get(padded.FAST_WARNING))
 
 
 def _spared(examples: Any) -> Any:

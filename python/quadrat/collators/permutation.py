@@ -12,7 +12,7 @@ from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
 from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
-from quadrat.masking.language_modeling import is_plain_ids, make_rows, rows_spec
+from quadrat.masking.language_modeling import IdRows, is_plain_ids
 from quadrat.masking.vocabulary import listed_special_ids
 from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, FallBack, fall_back, or_fall_back, raise_clearer, require_known
@@ -78,9 +78,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        facts = padding_facts(self)
-        spec = rows_spec(self, framework, None, facts=facts, finish=functools.partial(_masked, framework))
-        return make_rows(self, spec, examples)  # type: ignore[no-any-return]
+        return _Permuted.of(self, framework, facts=padding_facts(self)).make(self, examples)  # type: ignore[no-any-return]
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:
         try:
@@ -92,13 +90,14 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         return fall_back(self, lambda _: reference(inputs), NO_FEATURES, why)  # type: ignore[no-any-return]
 
 
-def _masked(framework: Framework, collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    mask_tokens = collator.torch_mask_tokens if framework == "pt" else collator.numpy_mask_tokens
-    try:
-        inputs, perm_mask, target_mapping, labels = mask_tokens(batch["input_ids"])
-    except Exception as error:
-        raise_clearer(error, plain(features), collator)
-    return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
+class _Permuted(IdRows):
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        mask_tokens = collator.torch_mask_tokens if self.framework == "pt" else collator.numpy_mask_tokens
+        try:
+            inputs, perm_mask, target_mapping, labels = mask_tokens(batch["input_ids"])
+        except Exception as error:
+            raise_clearer(error, plain(features), collator)
+        return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
 
 
 def _mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:

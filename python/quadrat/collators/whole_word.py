@@ -14,10 +14,10 @@ from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.installed.imitated import BARE_ROWS, Imitation, code_of
 from quadrat.installed.whole_word_mask_4 import Reference, bert_tokenizers, warn_of_other_tokenizers
-from quadrat.masking.language_modeling import make_rows, masking_facts, origin, rows_spec
+from quadrat.masking.language_modeling import IdRows, masking_facts, origin
 from quadrat.masking.vocabulary import vocabulary_of
 from quadrat.planning.facts import ABSENT, ATTRIBUTE, ENTRY, OWN_ABSENT, TYPE, Fact, joined_facts, own_facts
-from quadrat.planning.fallback import NO_FEATURES, FallBack, raise_clearer
+from quadrat.planning.fallback import NO_FEATURES, FallBack, Reason, raise_clearer
 from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, python_origin
@@ -125,18 +125,9 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
             if getattr(cls, name) is not method or name in self.__dict__:
                 raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
         facts = _facts(self, framework)
-        spec = rows_spec(
-            self,
-            framework,
-            self.pad_to_multiple_of,
-            plan=_word_plan,
-            optional="chinese_ref",  # positions that continue the word before
-            values=_values,
-            failed=lambda *given: (f"{col.explain(given[-1])}, or has no token", "give ids of the vocabulary"),
-            facts=facts,
-            mismatch=("features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"),
-        )
-        return make_rows(self, spec, features)
+        # "chinese_ref": positions that continue the word before.
+        spec = _Words.of(self, framework, self.pad_to_multiple_of, optional={"chinese_ref": False}, facts=facts)
+        return spec.make(self, features)
 
 
 def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
@@ -219,3 +210,14 @@ def _word_plan(key: PlanKey) -> Plan:
     if any(one.forms & ~(col.LIST | col.MEMORY_ROWS) or one.kinds & ~_ARRAY_KINDS for one in joined):
         raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
     return Plan((("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64)))
+
+
+class _Words(IdRows):
+    plan = staticmethod(_word_plan)
+    mismatch = "features are not a list of plain mappings with 'input_ids'", "give dicts with the same keys"
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        return _values(collator, key)
+
+    def failed(self, collator: Any, names: Any, step: Any, failure: Any) -> Reason:
+        return f"{col.explain(failure)}, or has no token", "give ids of the vocabulary"

@@ -1,13 +1,13 @@
 """Language modelling: batches of padded or joined ids, bare rows of them too, and the labels made from them."""
 
+import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from quadrat import _core
-from quadrat.deferred.batch import DeferredBatch, deferred_batch
 from quadrat.input.items import documents_of, is_packed
 from quadrat.input.rows import MAIN, SEQUENCES, names_of, rows_of_columns
 from quadrat.installed import imitated
@@ -18,14 +18,13 @@ from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import facts as fact
 from quadrat.planning.facts import Fact, padding_facts, token_facts
 from quadrat.planning.fallback import FallBack, reason_text, require_known, require_names, rounded_up
-from quadrat.planning.flat import ATTENTION, flat_spec, flatten, padding_free_plan
-from quadrat.planning.padded import PadOptions, padded_spec, require_tokenizer
+from quadrat.planning.flat import flatten, padding_free_spec
+from quadrat.planning.padded import Padded, PadOptions, require_tokenizer
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, check_device, planned
 from quadrat.ragged import Ragged
 from quadrat.support import columns as col
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.kinds import INT64, Framework
-from quadrat.support.memory import interop
 from quadrat.support.tensors import other_than_memory
 
 MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
@@ -55,17 +54,17 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     )
     # A column of offsets without whole words stacks, or falls back, and is left out.
     has_offsets = not collator.whole_word_mask and "offset_mapping" in names
-    own: dict[str, Any] = {"facts": None, "deferred": None} if apart or has_offsets else {"facts": facts}
-    if not apart:
-        own["labelling"] = _labelling(collator, framework, names, omits)
-        if own["labelling"].make is _kept_labels:
-            own["deferred"] = None  # labels of stored padding are made at once
+    labelling = NO_LABELS if apart else _labelling(collator, framework, names, omits)
+    known = None if apart or has_offsets else facts
+    # Labels of stored padding are made at once.
+    deferred = collator.deferred and not (apart or has_offsets or labelling.make is _kept_labels)
+    fields: dict[str, Any] = {"labelling": labelling, "facts": known, "deferred": deferred}
     if bare:
-        batch = make_rows(collator, rows_spec(collator, framework, multiple, **own), features)
+        batch = IdRows.of(collator, framework, multiple, **fields).make(collator, features)
     else:
         absent = () if apart or has_offsets or collator.whole_word_mask else ("offset_mapping",)
         options = PadOptions(pad_to_multiple_of=multiple)
-        batch = padded_spec(collator, framework, options, absent=absent, **own).make(collator, features)
+        batch = Padded.of(collator, framework, options, absent=absent, **fields).make(collator, features)
     if apart:
         return _mask_apart(collator, batch, framework)
     if "offset_mapping" in batch:
@@ -84,40 +83,42 @@ def _flattened(collator: Any, features: Any, framework: Framework, facts: tuple[
     if collator.mlm and collator.row_key is not None:
         philox.key_column(collator, names)
         omits = (*omits, collator.row_key)
-    labels: Literal["none", "shifted"] = "none" if collator.mlm else "shifted"
-    drawn = masking_facts(collator, framework, MASK_TOKENS[framework]) if collator.mlm else None
-    labelling = Labelling(functools.partial(masked_labels, framework), omits=omits, facts=drawn)
-    plan = padding_free_plan(collator, features, framework, labels=labels, labelling=labelling)
+    fields: dict[str, Any] = {"facts": facts, "deferred": collator.deferred}
     if not collator.mlm:
-        ignored = collator.tokenizer.pad_token_id if collator.mask_padding == "token" else None
-        plan = plan._replace(labelling=NO_LABELS, layout=plan.layout._replace(ignored=ignored))
-        return flatten(collator, features, plan, facts=facts, only=plan.only)
+        # What is not a tokenizer is told later.
+        ignored = getattr(collator.tokenizer, "pad_token_id", None) if collator.mask_padding == "token" else None
+        fields |= {"labels": "shifted", "labelling": Labelling(omits=read), "ignored": ignored}
+        return flatten(collator, features, padding_free_spec(collator, features, framework, **fields))
+    fields |= {"labels": "none", "labelling": _masked_labelling(collator, framework, omits)}
+    spec = padding_free_spec(collator, features, framework, **fields)
     try:
         if _masks_apart(collator, framework, names):
             raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
-        more = {"facts": facts, "only": (*ATTENTION, *plan.options.own.joined)}
-        return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
+        return spec.make(collator, features)
     except FallBack as reason:
         if collator.whole_word_mask:
             raise ValueError(f"padding_free with whole_word_mask: {reason_text(*reason.args)}") from reason
     masker = collator
     if collator.rng == "philox":
         masker, features = philox.view_of(collator, features, flat=True)
-    batch = flatten(collator, features, padding_free_plan(collator, features, framework, labels="none"))
-    if isinstance(batch, DeferredBatch):
-        batch = batch.to("cpu")
+    batch = flatten(collator, features, padding_free_spec(collator, features, framework, labels="none"))
     return {"input_ids": None, "labels": None, **_mask_apart(masker, batch, framework)}
 
 
 def _labelling(collator: Any, framework: Framework, names: tuple[str, ...], omits: tuple[str, ...]) -> Labelling:
-    if not collator.mlm:
-        # The attention masks of rows say which of their tokens are padding, and get no label.
-        if collator.mask_padding == "length" and "attention_mask" in names:
-            return Labelling(_kept_labels, omits=omits)
-        fills = collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None
-        return Labelling(_causal_labels, fills, omits)
+    if collator.mlm:
+        return _masked_labelling(collator, framework, omits)
+    # The attention masks of rows say which of their tokens are padding, and get no label.
+    if collator.mask_padding == "length" and "attention_mask" in names:
+        return Labelling(_kept_labels, "labels", omits)
+    if collator.mask_padding == "length" or collator.tokenizer.pad_token_id is None:
+        return Labelling(lambda *_: -100, "fill", omits)
+    return Labelling(_causal_labels, "labels", omits)
+
+
+def _masked_labelling(collator: Any, framework: Framework, omits: tuple[str, ...]) -> Labelling:
     facts = masking_facts(collator, framework, MASK_TOKENS[framework])
-    return Labelling(functools.partial(masked_labels, framework), omits=omits, facts=facts)
+    return Labelling(functools.partial(masked_labels, framework), "labels", omits, facts)
 
 
 def _masks_apart(collator: Any, framework: Framework, names: tuple[str, ...]) -> bool:
@@ -148,10 +149,8 @@ def _kept_labels(collator: Any, names: tuple[str, ...]) -> Any:
 
 
 def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
-    """The labels of causal language modelling from ids: -100 as filling, or for the padding token."""
+    """The labels of causal language modelling from ids: -100 for the padding token."""
     pad_token_id = collator.tokenizer.pad_token_id
-    if collator.mask_padding == "length" or pad_token_id is None:
-        return -100
     if type(pad_token_id) is not int:
         raise FallBack("the padding token's id is not an int", "add it with tokenizer.add_special_tokens")
     return _core.CausalLabels(pad_token_id, _special_column(names))
@@ -232,7 +231,7 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[Fac
     if tokens is None:
         return None
     attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
-    found: list[Fact] = [
+    facts: list[Fact] = [
         (fact.OWN_ABSENT, None, method, None),
         (fact.ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
         *length_facts(tokenizer),
@@ -246,12 +245,12 @@ def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[Fac
         (fact.ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
     ]
     if "_extra_special_tokens" in state:
-        found.append((fact.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
+        facts.append((fact.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
     if getattr(collator, "rng", "torch") == "philox":
-        found.append((fact.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
+        facts.append((fact.OWN, None, "_quadrat_epoch", collator._shared_epoch()))
     elif framework == "pt":  # probabilities are of the default dtype
-        found.append((fact.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
-    return tuple(found)
+        facts.append((fact.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
+    return tuple(facts)
 
 
 def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> tuple[Any, Any] | None:
@@ -283,55 +282,18 @@ def is_plain_ids(array: Any, framework: Framework) -> bool:
     return known and other_than_memory(array) is None
 
 
-def rows_spec(
-    collator: Any, framework: Framework, multiple: int | None, labelling: Labelling = NO_LABELS, **more: Any
-) -> Spec:
-    """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
-
-    more: fields of the `Spec`, `facts` among them. Raises FallBack.
-    """
-    tokenizer = collator.tokenizer
-    require_tokenizer(tokenizer)
-    rounded_up(0, multiple)
-    left, pad_id = tokenizer.padding_side != "right", None if tokenizer.pad_token is None else tokenizer.pad_token_id
-    pad_id = pad_id if type(pad_id) is int else None
-    own: dict[str, Any] = {
-        "plan": rows_plan,
-        "options": (left, pad_id is not None, labelling.derives),
-        "values": lambda collator, key: {MAIN: pad_id},
-        "deferred": deferred_batch if labelling.make is not None and collator.deferred else None,
-        "mismatch": ("features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"),
-    }
-    layout = col.BatchLayout(-1, multiple or 1, left)
-    return Spec(framework, names=(MAIN,), main=MAIN, layout=layout, labelling=labelling, **{**own, **more})
-
-
-def make_rows(collator: Any, spec: Spec, features: Any) -> Any:
-    """The batch of bare rows, or of mappings with `input_ids`. Raises FallBack."""
-    if not isinstance(features, (*SEQUENCES, Ragged)) or not len(features):
-        raise FallBack("features are not a list of mappings or rows", "give a list")
-    bare = names_of(features) is None
-    if bare and type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
-        raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
-    spec = spec._replace(bare=bare, optional=None if bare else spec.optional)
-    if type(features) is not Ragged:
-        return spec.make(collator, features)
-    collected = _core.collect(rows_of_columns({MAIN: features}), None, interop())
-    return spec.make(collator, features, collected and collected[1])
-
-
 @planned
 def rows_plan(key: PlanKey) -> Plan:
     """The ids, and their labels."""
-    shape, (left, has_pad, derives) = col.column_shapes(key.signature)[0], key.options
+    shape, (left, pad_id, derives) = col.column_shapes(key.signature)[0], key.options
     forms, first_form, numbers, *_ = shape
     # From lists and, for torch, arrays the reference makes int64; other rows keep their dtype.
     pt = key.framework == "pt"
-    converts, own = (col.LIST | col.ARRAY | col.DERIVED, col.TENSOR) if pt else (col.LIST, col.ARRAY)
+    converts, kept = (col.LIST | col.ARRAY | col.DERIVED, col.TENSOR) if pt else (col.LIST, col.ARRAY)
     if not (
         (not forms & ~converts and numbers and not numbers & ~(col.INTS | col.BOOLS))
         or (not forms & ~col.PYTHON_ROWS and numbers and not numbers & ~(col.PYTHON_INTS | col.BOOLS))
-        or (forms == first_form == own and numbers == col.PYTHON_INTS)
+        or (forms == first_form == kept and numbers == col.PYTHON_INTS)
     ):
         if not numbers and not forms & ~col.ROWS:
             raise FallBack("all rows are empty", "leave them out")
@@ -340,7 +302,7 @@ def rows_plan(key: PlanKey) -> Plan:
         raise FallBack("an empty array or tensor, whose dtype may be another", "leave empty rows out")
     if key.framework == "pt" and shape.backward:
         raise FallBack("an array that torch does not take", "give numpy.ascontiguousarray(row)")
-    if not shape.full and not has_pad:
+    if not shape.full and pad_id is None:
         raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
     if not shape.full and left and shape.empty:
         raise FallBack("an empty row on the left", "leave empty rows out")
@@ -349,3 +311,54 @@ def rows_plan(key: PlanKey) -> Plan:
     if derives:
         steps.append(("labels", 0, action if derives == "fill" else col.LABELS, INT64))
     return Plan(tuple(steps))
+
+
+class IdRows(Spec):
+    """`{"input_ids": [rows, width]}` int64, padded only where lengths or a multiple ask for it, and their `labels`."""
+
+    plan = staticmethod(rows_plan)
+    mismatch = "features are not a list of mappings or rows", "give a list of rows, or of dicts with input_ids"
+
+    @classmethod
+    def of(
+        cls,
+        collator: Any,
+        framework: Framework,
+        multiple: int | None = None,
+        *,
+        labelling: Labelling = NO_LABELS,
+        deferred: bool = False,
+        **fields: Any,
+    ) -> Self:
+        """Of a collator. fields: more of the `Spec`, `facts` among them. Raises FallBack."""
+        tokenizer = collator.tokenizer
+        require_tokenizer(tokenizer)
+        rounded_up(0, multiple)
+        left = tokenizer.padding_side != "right"
+        pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
+        return cls(
+            framework=framework,
+            options=(left, pad_id if type(pad_id) is int else None, labelling.derives),
+            names=(MAIN,),
+            main=MAIN,
+            layout=col.BatchLayout(-1, multiple or 1, left),
+            labelling=labelling,
+            deferred=deferred and labelling.make is not None,
+            **fields,
+        )
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        """What pads the ids."""
+        return {MAIN: self.options[1]}
+
+    def make(self, collator: Any, features: Any) -> Any:
+        """The batch of bare rows, or of mappings with `input_ids`. Raises FallBack."""
+        if not isinstance(features, (*SEQUENCES, Ragged)) or not len(features):
+            raise FallBack("features are not a list of mappings or rows", "give a list")
+        bare = names_of(features) is None
+        if type(features) is Ragged:
+            features, bare = rows_of_columns({MAIN: features}), False
+        elif bare and type(features) not in SEQUENCES:  # a subclass may give its rows in its own way
+            raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
+        spec = dataclasses.replace(self, bare=bare, optional={} if bare else self.optional)
+        return super(IdRows, spec).make(collator, features)

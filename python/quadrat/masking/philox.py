@@ -102,11 +102,11 @@ _MOST_QUIET = 127  # batches from a look to the next
 
 def warn_of_one_epoch(collator: Any) -> None:
     """Warns, once, where a Trainer makes batches of several epochs and none was set, so that masks repeat."""
-    own, was_set = vars(collator), collator._shared_epoch().was_set
-    made = own.get("_quadrat_made", 0)
-    quiet = min(made // 8, _MOST_QUIET)  # a look takes microseconds
-    own["_quadrat_made"] = made + 1 + quiet
-    own["_quadrat_looks"] = itertools.repeat(False) if was_set[0] else itertools.repeat(False, quiet)
+    fields, was_set = vars(collator), collator._shared_epoch().was_set
+    batches = fields.get("_quadrat_made", 0)
+    quiet = min(batches // 8, _MOST_QUIET)  # a look takes microseconds
+    fields["_quadrat_made"] = batches + 1 + quiet
+    fields["_quadrat_looks"] = itertools.repeat(False) if was_set[0] else itertools.repeat(False, quiet)
     state = None if was_set[0] else _state_of_training()
     if state is not None:
         was_set[0] = 1  # so that no other worker warns
@@ -126,7 +126,7 @@ def _state_of_training() -> Any:
     worker, state = sys.modules["torch.utils.data"].get_worker_info(), trainer.state
     if worker is not None and worker.id > 0:
         return None
-    able = {type(one).__module__.partition(".")[0] for one in (trainer, *trainer.callback_handler.callbacks)}
+    able = {type(callback).__module__.partition(".")[0] for callback in (trainer, *trainer.callback_handler.callbacks)}
     # Code of others may set the epoch later, but not after the first one.
     certain = 1 < state.num_train_epochs < sys.maxsize and able <= _SET_NO_EPOCH
     return state if certain or state.epoch >= 1 else None

@@ -47,9 +47,7 @@ class _Outcome(NamedTuple):
     states: dict[str, Any]
 
 
-def compared(
-    collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any], *, explains: bool = True
-) -> Any:
+def compared(collator: Any, features: Any, ours: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Any:
     """The reference's batch, or its error, explained; quadrat's is made first, from the same state of all generators.
 
     At the first difference a warning names it, and from then on the reference makes the batches. While one thread
@@ -60,13 +58,13 @@ def compared(
         try:
             return reference(plain(features))
         except Exception as error:
-            _explain(error, features, collator if explains else None)
+            _explain(error, features, collator)
     try:
         others = _meanwhile[0]
         with uncounted():
-            before, given = _State(collator), _copied(features)
+            before, copied = _State(collator), _copied(features)
             with _quiet():
-                got = _called(ours, given, before)
+                got = _called(ours, copied, before)
             before.restore()
             if isinstance(got.error, FallBack):
                 raise got.error
@@ -75,17 +73,17 @@ def compared(
         _lock.release()
     if others == _meanwhile[0]:  # otherwise another thread may have drawn from the generators, or warned
         count_compared()
-        if (difference := _difference(expected, got) or _edit(collator, features, given)) is not None:
+        if (difference := _difference(expected, got) or _edit(collator, features, copied)) is not None:
             _tell(collator, difference)
-    for one in expected.warned:
-        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, registry=_registry)
+    for warning in expected.warned:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, registry=_registry)
     if expected.error is not None:
-        _explain(expected.error, features, collator if explains else None)
+        _explain(expected.error, features, collator)
     return expected.result
 
 
 def _explain(error: Exception, features: Any, collator: Any) -> NoReturn:
-    if collator is None:
+    if not collator._explains_errors:
         reraise_with_hint(error, None)
     raise_clearer(error, features, collator)
 
@@ -109,10 +107,10 @@ def _copied(value: Any) -> Any:
         if type(value) is list and PLAIN.issuperset(map(type, value)):
             return value[:]
         if isinstance(value, (dict, list, UserDict)):
-            made = copy.copy(value)
+            copied = copy.copy(value)
             for place in list(value) if not isinstance(value, list) else range(len(value)):
-                made[place] = _copied(value[place])
-            return made
+                copied[place] = _copied(value[place])
+            return copied
         if type(value) is tuple:
             return tuple(map(_copied, value))
         if is_tensor(value) or type(value) is np.ndarray:
@@ -120,16 +118,6 @@ def _copied(value: Any) -> Any:
     except Exception:  # what cannot be copied is shared
         return value
     return value
-
-
-def make_with_recipes(run: Any, collator: Any, features: Any) -> Any:
-    """The batch as `run` makes it, which is not compared. Raises FallBack."""
-    batch = run.__self__.make(collator, features)
-    if type(batch) is tuple:
-        raise FallBack(*batch)
-    if batch is None or batch is False:
-        raise FallBack("features changed their form while they were read", "do not edit features meanwhile")
-    return batch
 
 
 class _State:
@@ -147,13 +135,15 @@ class _State:
         """The states of all generators."""
         generator: Any = getattr(self.collator, "generator", None)
         bits = getattr(generator, "bit_generator", None)
-        own = generator.get_state() if hasattr(generator, "get_state") else copy.deepcopy(getattr(bits, "state", None))
-        found = {
+        state = (
+            generator.get_state() if hasattr(generator, "get_state") else copy.deepcopy(getattr(bits, "state", None))
+        )
+        states = {
             "numpy.random": np.random.get_state(legacy=False),
             "random": random.getstate(),
-            "the collator's generator": own,
+            "the collator's generator": state,
         }
-        return found if self.torch is None else found | {"torch's generator": self.torch.get_rng_state()}
+        return states if self.torch is None else states | {"torch's generator": self.torch.get_rng_state()}
 
     def restore(self) -> None:
         """All as it was."""
@@ -163,10 +153,10 @@ class _State:
         random.setstate(self.generators["random"])
         if self.torch is not None:
             self.torch.set_rng_state(self.generators["torch's generator"])
-        own = vars(self.collator)
+        options = vars(self.collator)
         for name in _options(self.collator).keys() - self.options.keys():
-            del own[name]
-        own.update(self.options)
+            del options[name]
+        options.update(self.options)
         generator: Any = self.options.get("generator")
         state = self.generators["the collator's generator"]
         if hasattr(generator, "set_state"):
@@ -228,8 +218,8 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
     finally:
         _threads[0] = 0
         library.removeHandler(log)
-    texts = [(one.category.__name__, str(one.message)) for one in warned]
-    texts = [(kind, text) for kind, text in texts if not any(one in text for one in _SAID_ONCE)]
+    texts = [(warning.category.__name__, str(warning.message)) for warning in warned]
+    texts = [(kind, text) for kind, text in texts if not any(words in text for words in _SAID_ONCE)]
     # How they begin: quadrat says more in some.
     messages = list(dict.fromkeys((kind, text[:_BEGIN]) for kind, text in (*log.messages, *texts)))
     states = before.read() | {"the tokenizer's flags": [name for name, is_set in before.flags.items() if is_set]}
@@ -239,10 +229,12 @@ def _called(call: Callable[[Any], Any], features: Any, before: _State, *, as_ref
 def _difference(expected: _Outcome, got: _Outcome) -> str | None:
     if expected.error is not None or got.error is not None:
         if type(expected.error) is not type(got.error):
-            shown = ["a batch" if one.error is None else f"{type(one.error).__name__}" for one in (expected, got)]
+            shown = [
+                "a batch" if result.error is None else f"{type(result.error).__name__}" for result in (expected, got)
+            ]
             return f"the reference gives {shown[0]}, and quadrat {shown[1]}"
-    elif (found := first_difference(expected.result, got.result)) is not None:
-        return found
+    elif (difference := first_difference(expected.result, got.result)) is not None:
+        return difference
     if expected.messages != got.messages:
         return f"the reference warns {expected.messages}, and quadrat {got.messages}"
     differing = (
@@ -251,12 +243,12 @@ def _difference(expected: _Outcome, got: _Outcome) -> str | None:
     return next((f"{name} differs afterwards" for name in differing), None)
 
 
-def _edit(collator: Any, features: Any, given: Any) -> str | None:
+def _edit(collator: Any, features: Any, copied: Any) -> str | None:
     """The first difference of what the reference and quadrat leave in features."""
     row = getattr(collator, "_imitates", imitated.NOTHING)
     if row.name == _EDITING or not (type(features) in _EDITED or isinstance(features, UserDict)):
         return None
-    return first_difference(features, given, "features afterwards: features")
+    return first_difference(features, copied, "features afterwards: features")
 
 
 def _tell(collator: Any, difference: str) -> None:

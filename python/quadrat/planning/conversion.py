@@ -58,8 +58,8 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
 class _Conversion(Imitator):
     _imitates = Imitation("convert_to_tensors", PADDING[-1:])
 
-    def _look(self, given: Any) -> tuple[Any, ...]:
-        encoding, tensor_type, prepend_batch_axis = given
+    def _look(self, arguments: Any) -> tuple[Any, ...]:
+        encoding, tensor_type, prepend_batch_axis = arguments
         framework = framework_of(tensor_type)
         data: Any = encoding.data if type(encoding) is BatchEncoding else None
         # A `BatchEncoding` gives its values only by keys that are strings.
@@ -72,7 +72,7 @@ class _Conversion(Imitator):
         columns, plain = _core.Columns(), interop(shares=False)
         for rows in sources.values():
             columns.add_values(rows, plain)
-        return given, tuple(sources), columns, default_float_kind(framework), plain
+        return arguments, tuple(sources), columns, default_float_kind(framework), plain
 
     def _columns(self, rows: Any, framework: Any) -> tuple[tuple[str, ...], _core.Columns, Any]:
         _, names, columns, float_kind, _ = rows
@@ -83,29 +83,29 @@ class _Conversion(Imitator):
         (encoding, tensor_type, prepend_batch_axis), names, columns, float_kind, plain = rows
         check_device(framework)
         steps = list(_steps(names, columns.signature(0, 1), float_kind))
-        made: Any = {}
+        tensors: Any = {}
         while steps:
-            made = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
-            if type(made) is not tuple:
+            tensors = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
+            if type(tensors) is not tuple:
                 break
-            del steps[made[0]]  # what its rows hold is known to the reference alone
-        return _filled(made if steps else {}, tensor_type, prepend_batch_axis, encoding)
+            del steps[tensors[0]]  # what its rows hold is known to the reference alone
+        return _filled(tensors if steps else {}, tensor_type, prepend_batch_axis, encoding)
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        return lambda given: originals.CONVERT_TO_TENSORS(*given)
+        return lambda arguments: originals.CONVERT_TO_TENSORS(*arguments)
 
 
 _function = type("convert_to_tensors", (_Conversion,), {})()  # logs show its name
 
 
-def _filled(made: dict[str, Any], tensor_type: Any, prepend_batch_axis: bool, encoding: Any) -> Any:
+def _filled(tensors: dict[str, Any], tensor_type: Any, prepend_batch_axis: bool, encoding: Any) -> Any:
     """The encoding with these tensors, and those that the reference makes of the other values."""
-    if not made:
+    if not tensors:
         return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
     data = encoding.data
     for name, value in list(data.items()):
-        if name in made:
-            data[name] = made[name]
+        if name in tensors:
+            data[name] = tensors[name]
         elif prepend_batch_axis or not (is_tensor(value) if tensor_type == "pt" else isinstance(value, np.ndarray)):
             data[name] = _filled({}, tensor_type, prepend_batch_axis, BatchEncoding({name: value}))[name]
     return encoding

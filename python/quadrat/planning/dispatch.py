@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from quadrat import _core
 from quadrat.installed import imitated
-from quadrat.planning.compared import compared, make_with_recipes, should_compare
+from quadrat.planning.compared import compared, should_compare
 from quadrat.planning.fallback import FallBack, log_once, require_known
 from quadrat.planning.remembering import Remembering
 from quadrat.support.memory import interop
@@ -19,9 +19,9 @@ class Imitator(Remembering):
         False  # whether `compared` adds hints to errors; False: the reference's call does
     )
 
-    def _look(self, given: Any) -> Any:
+    def _look(self, features: Any) -> Any:
         """What is given, as the rows that plans read."""
-        return given
+        return features
 
     def _check(self, rows: Any, framework: Any) -> None:
         """Raises an error for options or rows that are invalid, before plans read them."""
@@ -32,14 +32,14 @@ class Imitator(Remembering):
 
     def _columns(self, rows: Any, framework: Any) -> tuple[tuple[str, ...], _core.Columns, Any] | None:
         """(names, columns, what else tells kinds of batches apart), for `should_compare`; None where not known."""
-        found = _core.collect(rows, None, interop())
-        return None if found is None or not found[0] else (*found, framework)
+        collected = _core.collect(rows, None, interop())
+        return None if collected is None or not collected[0] else (*collected, framework)
 
     def _plan(self, rows: Any, framework: Any) -> Any:
         """The batch, made by a plan that is proven to give the reference's."""
         raise NotImplementedError
 
-    def _finish(self, batch: Any, given: Any) -> Any:
+    def _finish(self, batch: Any, features: Any) -> Any:
         """The result, of the batch of what is given."""
         return batch
 
@@ -52,7 +52,7 @@ class Imitator(Remembering):
         return self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
 
 
-def dispatch(subject: Imitator, given: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
+def dispatch(subject: Imitator, features: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
     """The result of quadrat; the reference's where both are made, to be compared.
 
     Args:
@@ -63,7 +63,7 @@ def dispatch(subject: Imitator, given: Any, framework: Any, outcome: Any = None,
     Raises FallBack where the reference is to make the result: its code is unknown, or no plan is proven to give it.
     """
     imitation = subject._imitates
-    rows = subject._look(given) if rows is None else rows
+    rows = subject._look(features) if rows is None else rows
     if outcome:
         if not subject._is_own(rows):
             raise FallBack(*outcome)
@@ -71,28 +71,32 @@ def dispatch(subject: Imitator, given: Any, framework: Any, outcome: Any = None,
     if outcome is None:
         subject._check(rows, framework)
         require_known(imitation, framework, functools.partial(subject._is_own, rows))
-    known = outcome is not None
+    make = subject._plan if outcome is None else functools.partial(_made_by_recipes, subject)
     if imitated.compares(imitation) and not subject._is_own(rows):
-        columns = None if known else subject._columns(rows, framework)
+        columns = subject._columns(rows, framework) if outcome is None else None
         if columns is None or should_compare(subject, *columns):
 
             def ours(again: Any) -> Any:
-                return _made(subject, again, subject._look(again), framework, known)
+                return subject._finish(make(subject._look(again), framework), again)
 
-            return compared(subject, given, ours, subject._reference(framework), explains=subject._explains_errors)
-    return _made(subject, given, rows, framework, known)
-
-
-def _made(subject: Imitator, given: Any, rows: Any, framework: Any, known: bool) -> Any:
-    if known:
-        return subject._finish(make_with_recipes(subject._recipes(framework), subject, rows), given)
-    return subject._finish(subject._plan(rows, framework), given)
+            return compared(subject, features, ours, subject._reference(framework))
+    return subject._finish(make(rows, framework), features)
 
 
-def call(subject: Imitator, given: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
+def _made_by_recipes(subject: Imitator, rows: Any, framework: Any) -> Any:
+    """The batch of a known kind, which is not compared here. Raises FallBack."""
+    batch = subject._recipes(framework).__self__.make(subject, rows)
+    if type(batch) is tuple:
+        raise FallBack(*batch)
+    if batch is None or batch is False:
+        raise FallBack("features changed their form while they were read", "do not edit features meanwhile")
+    return batch
+
+
+def call(subject: Imitator, features: Any, framework: Any, outcome: Any = None, rows: Any = None) -> Any:
     """The result of a function: that of `dispatch`, else the reference's."""
     try:
-        return dispatch(subject, given, framework, outcome, rows)
+        return dispatch(subject, features, framework, outcome, rows)
     except FallBack as reason:
         log_once(subject, reason.args, counts=False)
-    return subject._reference(framework)(given)
+    return subject._reference(framework)(features)

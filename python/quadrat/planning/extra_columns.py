@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,12 +15,12 @@ from quadrat.planning.diagnosis.options import missing
 from quadrat.planning.diagnosis.values import kind_of as type_of
 from quadrat.planning.diagnosis.values import shape_of
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
-from quadrat.planning.plan_cache import step_failed
+from quadrat.planning.plan_cache import PlanKey
 from quadrat.ragged import source_of
 from quadrat.support import columns as col
 from quadrat.support.arrays import fill_value
-from quadrat.support.columns import DEEP, OTHER, PAD, PYTHON_ROWS, ROWS, explain, inferred_kind
-from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, INT64, KINDS, Framework, kind_of, torch_has
+from quadrat.support.columns import DEEP, OTHER, PAD, PYTHON_ROWS, ROWS, inferred_kind
+from quadrat.support.kinds import BFLOAT16, BOOL, FLOAT16, INT64, KINDS, kind_of, torch_has
 from quadrat.support.memory import interop
 from quadrat.support.tensors import is_tensor
 
@@ -38,12 +38,17 @@ class OwnColumns(NamedTuple):
     kinds: tuple[tuple[str, int], ...] = ()  # dtypes
 
     @property
-    def read(self) -> dict[str, bool]:
-        """The columns that are read in a way of their own, and whether their rows may have any strides."""
+    def fields(self) -> dict[str, Any]:
+        """What a `Spec` says of them: which ones rows may lack, how they are read, and how features are checked."""
         if not (self.pads or self.joined or self.axes):
             return {}
         dense = (*self.joined, *(name for name, axes in self.axes if type(axes) is tuple))
-        return {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)}
+        labels = tuple(name for name, _ in self.pads if name in LABELS)
+        return {
+            "optional": dict.fromkeys(self.joined, True),
+            "read": {**{name: False for name, _ in self.pads if name != MAIN}, **dict.fromkeys(dense, True)},
+            "check": functools.partial(_labels_of_some, labels) if labels else None,
+        }
 
     @property
     def defers(self) -> bool:
@@ -63,9 +68,7 @@ class OwnColumns(NamedTuple):
             tuple((name, kind_of(dtype)) for name, dtype in dtypes.items()),
         )
 
-    def steps(
-        self, name: str, index: int, shape: col.ColumnShape, framework: Framework, float_kind: int | None, *, wide: bool
-    ) -> list[col.Step]:
+    def steps(self, name: str, index: int, shape: col.ColumnShape, key: PlanKey, *, wide: bool) -> list[col.Step]:
         """The steps of a column of pad_values or join_columns. wide: it is as wide as the batch or its labels.
 
         Raises FallBack where rows are not fit for them.
@@ -75,18 +78,18 @@ class OwnColumns(NamedTuple):
         option = "join_columns" if is_joined else "pad_axes" if axes is not None else "pad_values"
         kind = self.cast(name, shape)
         if kind is None:
-            kind = extra_kind(forms, shape.kinds, float_kind, dict(self.pads).get(name), keeps=is_joined)
+            kind = extra_kind(forms, shape.kinds, key.float_kind, dict(self.pads).get(name), keeps=is_joined)
         if kind is None or forms & ~(ROWS | DEEP):  # what falls back names the row
             raise FallBack(f"column '{name}' of {option} is not made of rows of numbers", "give rows of one kind")
-        if framework == "np" and kind == BFLOAT16:
+        if key.framework == "np" and kind == BFLOAT16:
             raise FallBack(f"NumPy has no bfloat16, which column '{name}' holds", "use return_tensors='pt'")
-        if framework == "pt" and not torch_has(kind):
+        if key.framework == "pt" and not torch_has(kind):
             raise FallBack(f"torch cannot make tensors of column '{name}'", "give a dtype that torch has")
         if is_joined:
             return [(name, index, col.CONCAT, kind)]
         if axes is None:
             return [(name, index, PAD if wide else col.PAD_OWN, kind)]
-        mask = next((mask for mask, one in self.axes if one == name), None)
+        mask = next((mask for mask, masked in self.axes if masked == name), None)
         masks = [] if mask is None else [(mask, index, col.AXES_MASK, dict(self.kinds).get(mask, INT64))]
         return [(name, index, col.PAD_AXES, kind), *masks]
 
@@ -97,29 +100,19 @@ class OwnColumns(NamedTuple):
             raise FallBack(f"column '{name}' holds numbers that do not convert to {KINDS[kind]}", "give another dtype")
         return kind
 
-    @property
-    def check(self) -> Callable[[Any], Reason | None] | None:
-        """Looks whether some rows alone have labels, which may be absent; None without such labels."""
-        names = tuple(name for name, _ in self.pads if name in LABELS) if self.pads else ()
-        return functools.partial(_labels_of_some, names) if names else None
-
-    def values(self, given: Mapping[str, Any], main: int) -> dict[str, Any]:
+    def values(self, pad_values: Mapping[str, Any], main: int) -> dict[str, Any]:
         """What the steps of pad_axes write, by output. main: the column whose width they take if they are as long."""
         if not self.axes:
             return {}
         named = dict(self.axes)
         return {
-            name: (_plain(given[name]), axes, main) if type(axes) is tuple else (0, named[axes], main)
+            name: (fill_value(pad_values[name], None), axes, main) if type(axes) is tuple else (0, named[axes], main)
             for name, axes in self.axes
-            if name in given or type(axes) is str
+            if name in pad_values or type(axes) is str
         }
 
 
 _NONE = OwnColumns()
-
-
-def _plain(value: Any) -> Any:
-    return fill_value(value, None)
 
 
 def _converting_to(kind: int) -> int:
@@ -128,7 +121,7 @@ def _converting_to(kind: int) -> int:
     return col.BOOLS if kind == BOOL else floats | col.INTS | col.BOOLS | 1 << KINDS.index("uint64")
 
 
-def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
+def check_pad_values(collator: Any, outputs: Set[str] = frozenset()) -> None:
     """Raises TypeError, or ValueError, for options about columns that are not what they must be, or conflict."""
     if not collator.join_columns and collator.pad_values is collator.pad_axes is collator.dtypes is None:
         return
@@ -136,36 +129,36 @@ def check_pad_values(collator: Any, made: Set[str] = frozenset()) -> None:
     pads, axes, dtypes = (getattr(collator, name) or {} for name in _OPTIONS)
     for name, value in pads.items():
         try:
-            _require_fit(fill_value(value, kind_of(dtypes[name]) if name in dtypes else None), dtypes.get(name))
+            fill_value(value, kind_of(dtypes[name]) if name in dtypes else None)
         except (TypeError, OverflowError) as error:
             raise ValueError(f"pad_values: column '{name}' padded with {value!r}: {error}") from error
     joined = {*(collator.join_columns or ())}
     if both := joined & {*pads, *axes}:
         raise ValueError(f"join_columns: {sorted(both)} are padded by pad_values or pad_axes; leave them out of one")
-    if axes and (made or getattr(collator, "padding_free", False)):
+    if axes and (outputs or getattr(collator, "padding_free", False)):
         raise ValueError("pad_axes pads, and rows that are joined are not padded: leave pad_axes out")
-    inputs = () if made else getattr(collator.tokenizer, "model_input_names", ())
+    inputs = () if outputs else getattr(collator.tokenizer, "model_input_names", ())
     for option, columns in (("pad_values", {*pads}), ("join_columns", joined), ("dtypes", {*dtypes})):
-        if taken := made & columns:
+        if taken := outputs & columns:
             raise ValueError(f"{option}: {sorted(taken)} are made by the collator; leave them out")
         # If rows are joined, a tokenizer pads nothing.
         padded = {*inputs[:1], *_PADDED}
-        if not (made and option == "pad_values") and (taken := padded & columns):
+        if not (outputs and option == "pad_values") and (taken := padded & columns):
             raise ValueError(
                 f"{option}: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
             )
         if option != "pad_values" and (taken := {*LABELS} & columns):
             raise ValueError(f"{option}: {sorted(taken)} are labels, which keep their form; leave them out")
-    if not made and isinstance(collator, PADS_LABELS) and (taken := {"label", "labels"} & {*pads}):
+    if not outputs and isinstance(collator, PADS_LABELS) and (taken := {"label", "labels"} & {*pads}):
         raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
 
 def _check_forms(collator: Any) -> None:
     """Raises TypeError or ValueError unless each of the options is of its own form."""
     for option in _OPTIONS:
-        given = getattr(collator, option)
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"{option} must map column names to values, not {given!r}")
+        value = getattr(collator, option)
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(f"{option} must map column names to values, not {value!r}")
     names = collator.join_columns
     if names is not None and not (type(names) in (tuple, list) and all(type(name) is str for name in names)):
         raise TypeError(f"join_columns must be a tuple of column names, not {names!r}")
@@ -185,13 +178,6 @@ def _check_forms(collator: Any) -> None:
             raise TypeError(f"dtypes: column '{name}': {error}") from None
         if kind == BFLOAT16 and collator.return_tensors == "np":
             raise ValueError(f"dtypes: column '{name}': NumPy has no bfloat16: use return_tensors='pt'")
-
-
-def _require_fit(value: Any, dtype: Any) -> None:
-    """Raises OverflowError for an int that an integer dtype does not hold."""
-    name = "" if dtype is None else KINDS[kind_of(dtype)]
-    if "int" in name and not (np.iinfo(name).min <= value <= np.iinfo(name).max and value % 1 == 0):
-        raise OverflowError(f"it does not fit the dtype {name}")
 
 
 def require_columns(collator: Any, features: Any) -> None:
@@ -230,31 +216,36 @@ def refuse(collator: Any, features: Any, why: Reason) -> NoReturn:
 
 def check_rows(collator: Any, name: str, features: Any) -> None:
     """Raises ValueError for rows of a column that its option does not take, or that disagree."""
-    own, is_joined = OwnColumns.of(collator), name in (collator.join_columns or ())
-    given = [(row, one[name]) for row, one in enumerate(features) if name in one]
-    given = [(row, value) for row, value in given if value is not None or not is_joined]
-    axes = dict(own.axes).get(name, (0,))
-    option = "join_columns" if is_joined else "pad_axes" if name in dict(own.axes) else "pad_values"
+    columns, is_joined = OwnColumns.of(collator), name in (collator.join_columns or ())
+    values = [(row, feature[name]) for row, feature in enumerate(features) if name in feature]
+    values = [(row, value) for row, value in values if value is not None or not is_joined]
+    axes = dict(columns.axes).get(name, (0,))
+    option = "join_columns" if is_joined else "pad_axes" if name in dict(columns.axes) else "pad_values"
     if option == "pad_values":
         where = f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}"
         try:
-            is_unknown = source_of([value for _, value in given]).carried is not None
+            is_unknown = source_of([value for _, value in values]).carried is not None
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {error}") from error
         if is_unknown:
             raise ValueError(f"{where}: its rows hold numbers that no kernel knows")
-    kinds = [col.column_shapes(_signature(value))[0].kinds for _, value in given]
-    for (row, _), kind in zip(given, kinds, strict=True):
-        if kind and kinds[0] and inferred_kind(kind | kinds[0], INT64) is None and dict(own.kinds).get(name) is None:
-            one, other = (KINDS[bits.bit_length() - 1] for bits in (kind, kinds[0]))
-            what = f"row {row} holds {one} and row {given[0][0]} {other}"
+    kinds = [col.column_shapes(_signature(value))[0].kinds for _, value in values]
+    for (row, _), kind in zip(values, kinds, strict=True):
+        if (
+            kind
+            and kinds[0]
+            and inferred_kind(kind | kinds[0], INT64) is None
+            and dict(columns.kinds).get(name) is None
+        ):
+            dtype, first = (KINDS[bits.bit_length() - 1] for bits in (kind, kinds[0]))
+            what = f"row {row} holds {dtype} and row {values[0][0]} {first}"
             raise ValueError(
-                f"{option}: column '{name}', {what}: give rows of one kind, or dtypes={{'{name}': '{one}'}}"
+                f"{option}: column '{name}', {what}: give rows of one kind, or dtypes={{'{name}': '{dtype}'}}"
             )
     if option == "pad_values":
         return
-    shapes = [shape_of(value) for _, value in given]
-    for (row, value), shape in zip(given, shapes, strict=True):
+    shapes = [shape_of(value) for _, value in values]
+    for (row, value), shape in zip(values, shapes, strict=True):
         where, size = f"{option}: column '{name}', row {row}", len(shape)
         if col.column_shapes(_signature(value))[0].forms & OTHER and None not in shape:
             raise ValueError(f"{where} is {type_of(value)}, not an array of numbers: remove the column from {option}")
@@ -264,10 +255,10 @@ def check_rows(collator: Any, name: str, features: Any) -> None:
         if missing := [axis for axis in axes if not -size <= axis < size]:
             raise ValueError(f"{where} has the shape {shape}, and no axis {missing[0]}: its axes are 0 to {size - 1}")
         free = {axis % size for axis in axes}
-        fixed = [[one for axis, one in enumerate(each) if axis not in free] for each in (shape, shapes[0])]
+        fixed = [[size for axis, size in enumerate(sizes) if axis not in free] for sizes in (shape, shapes[0])]
         if size != len(shapes[0]) or fixed[0] != fixed[1]:
             raise ValueError(
-                f"{where} has the shape {shape} and row {given[0][0]} {shapes[0]}: they may differ in the axes "
+                f"{where} has the shape {shape} and row {values[0][0]} {shapes[0]}: they may differ in the axes "
                 f"{sorted(free)} alone; give rows that agree, or remove the column from {option}"
             )
 
@@ -277,25 +268,6 @@ def _signature(row: Any) -> bytes:
     row = row.contiguous() if is_tensor(row) else np.ascontiguousarray(row) if isinstance(row, np.ndarray) else row
     columns.add_values([row], interop())
     return columns.signature(0, 1)
-
-
-def failed(collator: Any, names: tuple[str, ...], step: col.Step, failure: col.Failure) -> Reason | None:
-    """As `step_failed`. Raises ValueError for numbers of a column of these options, and for what pads it."""
-    name, _, action, kind = step
-    pads, dtypes = collator.pad_values or {}, collator.dtypes or {}
-    if name in pads and (action != col.PAD_AXES or failure[1] < 0):
-        why = explain(failure) if failure[1] >= 0 else f"it does not fit the dtype {KINDS[kind]}"
-        raise ValueError(f"pad_values: column '{name}' padded with {pads[name]!r}: {why}")
-    if name in dtypes:
-        raise ValueError(f"dtypes: column '{name}', as {KINDS[kind]}: {explain(failure)}: give another dtype")
-    if action in (col.PAD_AXES, col.CONCAT):
-        return f"column '{name}': {explain(failure)}", f"give dtypes={{'{name}': 'float32'}}, or rows of one dtype"
-    return step_failed(collator, names, step, failure)
-
-
-def follows_labels(name: str, label_action: int | None) -> bool:
-    """True if a column is as wide as the labels: the model compares what its decoder makes of it with them."""
-    return label_action == PAD and name.startswith("decoder_")
 
 
 def extra_kind(

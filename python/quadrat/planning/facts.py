@@ -31,10 +31,10 @@ Fact = tuple[int, Any, Any, Any]
 def joined_facts(*facts: Sequence[Fact] | None) -> tuple[Fact, ...] | None:
     """All facts; None if some are not known."""
     joined: list[Fact] = []
-    for one in facts:
-        if one is None:
+    for some in facts:
+        if some is None:
             return None
-        joined += one
+        joined += some
     return tuple(joined)
 
 
@@ -46,9 +46,9 @@ def torch_facts() -> tuple[Fact, ...] | None:
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
     """The facts that all options have these values; None if one is not a plain attribute of the collator."""
-    own, facts = collator.__dict__, list[Fact]()
+    state, facts = collator.__dict__, list[Fact]()
     for name in guarded_options(type(collator)):
-        if name not in own or (value := own[name]) is not getattr(collator, name):
+        if name not in state or (value := state[name]) is not getattr(collator, name):
             return None
         facts.append((OWN_SET, None, name, frozenset(value)) if type(value) is set else (OWN, None, name, value))
     return tuple(facts)
@@ -56,7 +56,7 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
 
 def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
     """All that plans of padded batches depend on besides their key; None for tokenizers that keep it elsewhere."""
-    tokenizer, own, extra = collator.tokenizer, own_facts(collator), columns_facts(collator)
+    tokenizer, options, extra = collator.tokenizer, own_facts(collator), columns_facts(collator)
     cls, state = type(tokenizer), getattr(tokenizer, "__dict__", {})
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
     kept = (*kept, *(("model_max_length",) if "model_max_length" in state else ()))
@@ -78,10 +78,10 @@ def padding_facts(collator: Any) -> tuple[Fact, ...] | None:
         )
     )
     tokens = token_facts(tokenizer, () if pad_token_id is None else (str(tokenizer.pad_token),)) if plain else None
-    if tokens is None or own is None or extra is None:
+    if tokens is None or options is None or extra is None:
         return None
     return (
-        *own,
+        *options,
         *extra,
         *tokens,
         *(((TYPE, tokenizer, None, cls),) if collator._keeps_tokenizer else ()),

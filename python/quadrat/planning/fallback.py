@@ -153,18 +153,18 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
 def diagnose(features: Any, collator: Any) -> str | None:
     """The first problem found in the collator's options or in `features`, or None."""
     try:
-        found = next(options.not_a_tokenizer(collator), None)
-        if found is not None or features is NO_FEATURES:
-            return found
-        found = next(itertools.chain(options.not_features(features), options.unknown(collator)), None)
-        return rules.first_problem(features, collator) if found is None else found
+        problem = next(options.not_a_tokenizer(collator), None)
+        if problem is not None or features is NO_FEATURES:
+            return problem
+        problem = next(itertools.chain(options.not_features(features), options.unknown(collator)), None)
+        return rules.first_problem(features, collator) if problem is None else problem
     except Exception:  # a feature that fails to be looked at: the reference's error stands alone
         return None
 
 
-def reraise_with_hint(error: Exception, more: str | None) -> NoReturn:
+def reraise_with_hint(error: Exception, hint: str | None) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then what quadrat adds; None adds nothing."""
-    if more is None or type(error) not in _REBUILDABLE:
+    if hint is None or type(error) not in _REBUILDABLE:
         try:
             raise error
         finally:
@@ -172,7 +172,7 @@ def reraise_with_hint(error: Exception, more: str | None) -> NoReturn:
     separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
     message = str(error.args[0]) if len(error.args) == 1 else str(error)
     message = message.partition(f"{separator}quadrat: ")[0]  # of a part of the batch, which has other names
-    raise type(error)(f"{message}{separator}quadrat: {more}") from error
+    raise type(error)(f"{message}{separator}quadrat: {hint}") from error
 
 
 @functools.lru_cache(maxsize=256)
@@ -183,14 +183,14 @@ def _kind_of(reason: str) -> str:
 def log_once(collator: Any, why: Reason, features: Any = None, *, counts: bool = True) -> None:
     """Log why a batch falls back, once per collator and kind of reason: the first as a warning. counts: it was made."""
     known, of = collator.__dict__.setdefault("_quadrat_fell_back", {}), _kind_of(why[0])
-    found = known.get(of)
-    if is_new := found is None:
+    texts = known.get(of)
+    if is_new := texts is None:
         why = _with_fast_form(why, features)
         library = getattr(collator, "_imitates", imitated.NOTHING).library
         who = f"{type(collator).__name__}: fell back to {library}"
-        found = f"{who}: {of}", f"{who}: {reason_text(*why)}"
+        texts = f"{who}: {of}", f"{who}: {reason_text(*why)}"
         if is_new := len(known) < _MOST_KINDS:
-            known[of] = found
-    first = counts and count_fallback(*found)
+            known[of] = texts
+    first = counts and count_fallback(*texts)
     if is_new:
-        logger.log(logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG, "%s", found[1])
+        logger.log(logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG, "%s", texts[1])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, NoReturn
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, names_of, plain
 from quadrat.installed.imitated import PADDING_FREE, Imitation
 from quadrat.ops.flattening import Flattening, boundaries_of, check_flattening, flattening_of, layout_of, layout_of_rows
 from quadrat.planning.diagnosis.options import not_a_tokenizer
-from quadrat.planning.extra_columns import OwnColumns, check_pad_values, check_rows, extra_kind, failed
+from quadrat.planning.extra_columns import OwnColumns, check_rows, extra_kind
+from quadrat.planning.facts import Fact
 from quadrat.planning.fallback import FallBack, Reason, raise_clearer, reason_text
 from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.ragged import source_of
@@ -33,9 +34,6 @@ _PARTS = {
 }
 
 
-ATTENTION = ("attention_mask",)  # which a batch without padding leaves out
-
-
 class FlatOptions(NamedTuple):
     """All that the plan of a flattened batch depends on besides its columns; its outputs come in this order."""
 
@@ -51,154 +49,6 @@ class FlatOptions(NamedTuple):
     refuses_empty: bool = False  # whether rows without tokens are somebody else's work
 
 
-class FlatBatch(NamedTuple):
-    """How a collator's features become a flattened batch."""
-
-    framework: Framework
-    options: FlatOptions
-    multiple: int | None
-    layout: col.BatchLayout
-    pads: Mapping[str, Any]  # what pads each output
-    labelling: Labelling = NO_LABELS
-
-    @classmethod
-    def of(
-        cls,
-        collator: Any,
-        framework: Framework,
-        how: Flattening,
-        extra: Mapping[str, Any],
-        *,
-        labels: Literal["shifted", "as they are", "none"],
-        label: str | None = None,
-        input_pad: Any = 0,
-        label_pad: Any = -100,
-        separator: Any = -100,
-        labelling: Labelling = NO_LABELS,
-        packed: bool = False,
-        refuses_empty: bool = False,
-    ) -> FlatBatch:
-        """Of a collator whose options were checked. extra: more columns of a number per token, and what pads each."""
-        multiple = collator.pad_to_multiple_of
-        kinds = tuple((name, type(value)) for name, value in extra.items())
-        padded = (multiple or 1) > 1 or how.align_to is not None or how.total_length is not None
-        own, derives = OwnColumns.of(collator), labelling.derives
-        options = FlatOptions(labels, label, how, kinds, own, padded, derives, packed, refuses_empty)
-        pads = {MAIN: input_pad, label or "labels": label_pad, "qkv_format": "thd", **extra}
-        return cls(framework, options, multiple, layout_of(how, multiple, separator=separator), pads, labelling)
-
-    @property
-    def only(self) -> tuple[str, ...]:
-        """Other columns that features may have without padding."""
-        return *ATTENTION, *self.labelling.omits, *self.options.own.joined
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that are read, input_ids first."""
-        label, extra, documents = self.options.label, self.options.extra, (SEQ_LENGTHS,) * self.options.packed
-        return MAIN, *(() if label is None else (label,)), *dict(extra), *self.labelling.omits, *documents
-
-
-def padding_free_plan(
-    collator: Any,
-    features: Any,
-    framework: Framework,
-    *,
-    labels: Literal["shifted", "as they are", "none"],
-    label: str | None = None,
-    label_pad: Any = -100,
-    labelling: Labelling = NO_LABELS,
-) -> FlatBatch:
-    """The batch of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
-
-    Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
-    """
-    for problem in not_a_tokenizer(collator):
-        raise TypeError(problem)
-    check_pad_values(collator)
-    given = collator.padding_free
-    if given is not True and not isinstance(given, Flattening):
-        raise TypeError(f"padding_free must be True, False or a quadrat.Flattening, not {given!r}")
-    how = Flattening() if given is True else flattening_of(given)
-    check_flattening(how, collator.pad_to_multiple_of)
-    names = names_of(features)
-    if names is None:
-        raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
-    tokenizer = collator.tokenizer
-    for option in ("pad_to_multiple_of", "align_to", "total_length"):
-        if getattr(how, option, collator.pad_to_multiple_of) is not None and tokenizer.pad_token_id is None:
-            raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
-    if how.align_to is not None and labels == "none" and labelling.make is not None:
-        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
-    pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
-    extra = {name: pads[name] for name in names if name in pads and name not in (label, *labelling.omits)}
-    if MAIN not in names:
-        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(names)}")
-    known = (MAIN, label, "attention_mask", *labelling.omits, *extra, *(collator.join_columns or ()))
-    packed, unknown = is_packed(features), [name for name in names if name not in known]
-    if packed and unknown != [SEQ_LENGTHS]:
-        raise FallBack("packed rows have other columns")
-    if unknown and not packed:
-        raise ValueError(
-            f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
-            f"pad_values={{'{unknown[0]}': value}}; if it has rows of another number, join_columns=('{unknown[0]}',)"
-        )
-    return FlatBatch.of(
-        collator,
-        framework,
-        how,
-        extra,
-        labels=labels,
-        label=label,
-        input_pad=tokenizer.pad_token_id or 0,
-        label_pad=label_pad,
-        labelling=labelling,
-        packed=packed,
-    )
-
-
-def flatten(collator: Any, features: Any, plan: FlatBatch, **more: Any) -> Any:
-    """The flattened batch that `plan` asks for. more: fields of the `Spec`; with facts, it is remembered.
-
-    Raises FallBack for packed rows that must be taken apart. For all else that no kernel reads: what reading the
-    features raises, or a ValueError that says what to give.
-    """
-    try:
-        return flat_spec(plan, deferred=collator.deferred, **more).make(collator, features)
-    except FallBack as reason:
-        if plan.options.packed:
-            raise
-        why = reason.args
-    rows = plain(features)
-    try:
-        refuse(collator, plan, rows, why)
-    except Exception as error:
-        raise_clearer(error, rows, collator)
-
-
-def flat_spec(plan: FlatBatch, *, deferred: bool = False, **more: Any) -> Spec:
-    """Batches of a flattening whose result the kernels can prove. more: fields of the `Spec`. Raises FallBack."""
-    options, layout, names = plan.options, plan.layout, plan.names
-    if type(layout.start) is not int or layout.start not in _INT64:
-        raise FallBack("position_ids_start is not an int64", "give an int")
-    if options.packed:
-        layout = layout._replace(seq_lengths=len(names) - 1)
-    plain = layout.align_to == layout.total == 0 and layout.continue_positions
-    # Others are made before they are sent.
-    defers = deferred and plain and options.flattening.kwargs_for not in ("megatron", "mask") and options.own.defers
-    fields: dict[str, Any] = {
-        "joined": options.own.joined,
-        "read": options.own.read,
-        "layout": layout,
-        "values": lambda collator, key: plan.pads,
-        "failed": failed,
-        "check": options.own.check,
-        "labelling": plan.labelling,
-        "deferred": deferred_batch if defers else None,
-    }
-    return Spec(plan.framework, flat_plan, options, names, **{**fields, **more})
-
-
 Imitation(PADDING_FREE, compares=False, form="joined")
 # Options of the reference's flattening, and what to give instead where `padding_free` holds them.
 LACKS = {name: f"give padding_free=quadrat.Flattening({name}=...)" for name in Flattening._fields}
@@ -209,10 +59,10 @@ LACKS["return_flash_attn_kwargs"] = 'give padding_free=quadrat.Flattening(kwargs
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
     options: FlatOptions = key.options
-    how, own, label, labels = options.flattening, options.own, options.label, options.labels
+    how, columns, label, labels = options.flattening, options.own, options.label, options.labels
     unshifted = options.padded or options.packed  # whether a separator in place of a missing label is in the way
     shapes = col.column_shapes(key.signature)
-    names = tuple(name for name in key.names if name not in own.joined)
+    names = tuple(name for name in key.names if name not in columns.joined)
     joined = [*zip(key.names, shapes, strict=True)][len(names) :]
     shapes = shapes[: len(names)]
     _require_ints(MAIN, shapes[0])
@@ -239,10 +89,10 @@ def flat_plan(key: PlanKey) -> Plan:
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
             raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
-        cast = own.cast(name, shape)
+        cast = columns.cast(name, shape)
         steps.append((name, index, col.JOIN, kind if cast is None else cast))
     for index, (name, shape) in enumerate(joined, len(names)):
-        steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=False)
+        steps += columns.steps(name, index, shape, key, wide=False)
     _require_read(dict(zip(names[last:], shapes[last:], strict=True)))
     return Plan(tuple(steps))
 
@@ -262,9 +112,157 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
-def refuse(collator: Any, plan: FlatBatch, features: Any, why: Reason) -> NoReturn:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flat(Spec):
+    """Flattened batches."""
+
+    plan = staticmethod(flat_plan)
+
+    multiple: int | None  # that the total is rounded up to
+    pads: dict[str, Any]  # what pads each output
+
+    @classmethod
+    def of(
+        cls,
+        collator: Any,
+        framework: Framework,
+        how: Flattening,
+        extra: Mapping[str, Any],
+        *,
+        labels: Literal["shifted", "as they are", "none"],
+        label: str | None = None,
+        input_pad: Any = 0,
+        label_pad: Any = -100,
+        separator: Any = -100,
+        ignored: Any = None,
+        labelling: Labelling = NO_LABELS,
+        packed: bool = False,
+        refuses_empty: bool = False,
+        absent: tuple[str, ...] = (),
+        only: tuple[str, ...] | None = None,
+        facts: tuple[Fact, ...] | None = None,
+        deferred: bool = False,
+    ) -> Self:
+        """Of a collator whose options were checked. extra: more columns of a number per token, and what pads each."""
+        multiple, columns = collator.pad_to_multiple_of, OwnColumns.of(collator)
+        kinds = tuple((name, type(value)) for name, value in extra.items())
+        padded = (multiple or 1) > 1 or how.align_to is not None or how.total_length is not None
+        omits = labelling.omits if labelling.make is not None else ()
+        names = MAIN, *(() if label is None else (label,)), *extra, *omits, *((SEQ_LENGTHS,) if packed else ())
+        layout = layout_of(how, multiple, separator=separator)._replace(ignored=ignored)
+        plain = layout.align_to == layout.total == 0 and layout.continue_positions
+        # Others are made before they are sent.
+        defers = plain and how.kwargs_for not in ("megatron", "mask") and columns.defers
+        return cls(
+            framework=framework,
+            options=FlatOptions(labels, label, how, kinds, columns, padded, labelling.derives, packed, refuses_empty),
+            names=names,
+            absent=absent,
+            only=only,
+            layout=layout._replace(seq_lengths=len(names) - 1) if packed else layout,
+            labelling=labelling,
+            facts=facts,
+            deferred=deferred and defers,
+            **columns.fields,
+            multiple=multiple,
+            pads={MAIN: input_pad, label or "labels": label_pad, "qkv_format": "thd", **extra},
+        )
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        """What pads each output."""
+        return self.pads
+
+    def make(self, collator: Any, features: Any) -> Any:
+        """As that of every `Spec`."""
+        if type(self.layout.start) is not int or self.layout.start not in _INT64:
+            raise FallBack("position_ids_start is not an int64", "give an int")
+        return super().make(collator, features)
+
+
+def padding_free_spec(
+    collator: Any,
+    features: Any,
+    framework: Framework,
+    *,
+    labels: Literal["shifted", "as they are", "none"],
+    label: str | None = None,
+    label_pad: Any = -100,
+    labelling: Labelling = NO_LABELS,
+    **fields: Any,
+) -> Flat:
+    """Batches of the columns that the collator's tokenizer would pad, `label`, and those of `pad_values`.
+
+    fields: those of `Flat.of`. Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
+    """
+    for problem in not_a_tokenizer(collator):
+        raise TypeError(problem)
+    option = collator.padding_free
+    if option is not True and not isinstance(option, Flattening):
+        raise TypeError(f"padding_free must be True, False or a quadrat.Flattening, not {option!r}")
+    how = Flattening() if option is True else flattening_of(option)
+    check_flattening(how, collator.pad_to_multiple_of)
+    names = names_of(features)
+    if names is None:
+        raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
+    tokenizer = collator.tokenizer
+    for place in ("pad_to_multiple_of", "align_to", "total_length"):
+        if getattr(how, place, collator.pad_to_multiple_of) is not None and tokenizer.pad_token_id is None:
+            raise ValueError(f"{place} needs a pad token: set tokenizer.pad_token")
+    if how.align_to is not None and labels == "none" and labelling.make is not None:
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
+    pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
+    extra = {name: pads[name] for name in names if name in pads and name not in (label, *labelling.omits)}
+    if MAIN not in names:
+        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(names)}")
+    joined = tuple(collator.join_columns or ())
+    known = (MAIN, label, "attention_mask", *labelling.omits, *extra, *joined)
+    packed, unknown = is_packed(features), [name for name in names if name not in known]
+    if packed and unknown != [SEQ_LENGTHS]:
+        raise FallBack("packed rows have other columns")
+    if unknown and not packed:
+        raise ValueError(
+            f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
+            f"pad_values={{'{unknown[0]}': value}}; if it has rows of another number, join_columns=('{unknown[0]}',)"
+        )
+    omitted = labelling.omits if labelling.make is None else ()  # others are read
+    return Flat.of(
+        collator,
+        framework,
+        how,
+        extra,
+        labels=labels,
+        label=label,
+        input_pad=tokenizer.pad_token_id or 0,
+        label_pad=label_pad,
+        labelling=labelling,
+        packed=packed,
+        only=("attention_mask", *omitted, *joined),
+        **fields,
+    )
+
+
+def flatten(collator: Any, features: Any, spec: Flat) -> Any:
+    """The flattened batch of these features.
+
+    Raises FallBack for packed rows that must be taken apart. For all else that no kernel reads: what reading the
+    features raises, or a ValueError that says what to give.
+    """
+    try:
+        return spec.make(collator, features)
+    except FallBack as reason:
+        if spec.options.packed:
+            raise
+        why = reason.args
+    rows = plain(features)
+    try:
+        refuse(collator, spec, rows, why)
+    except Exception as error:
+        raise_clearer(error, rows, collator)
+
+
+def refuse(collator: Any, spec: Flat, features: Any, why: Reason) -> NoReturn:
     """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
-    options = plan.options
+    options = spec.options
     for name in options.own.joined:
         check_rows(collator, name, features)
     label = () if options.label is None else (options.label,)
@@ -285,6 +283,6 @@ def refuse(collator: Any, plan: FlatBatch, features: Any, why: Reason) -> NoRetu
         raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
     place = options.flattening._replace(position_ids_start=0)
     layout_of_rows(
-        place, tokens, int(tokens.sum()), plan.multiple
+        place, tokens, int(tokens.sum()), spec.multiple
     )  # raises ValueError where rows are longer than the batch
     raise ValueError(reason_text(*why))

@@ -1,20 +1,19 @@
 """`PreTrainedTokenizerBase.pad` on columns: a plan is its `_pad` as a table, without the loop over rows."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
-from quadrat.deferred.batch import deferred_batch
 from quadrat.input.rows import values_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
-from quadrat.planning.extra_columns import LABELS, OwnColumns, failed, follows_labels
+from quadrat.planning.extra_columns import LABELS, OwnColumns
 from quadrat.planning.facts import METHODS, PAD_ONE, STRATEGIES, Fact
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, Reason, or_fall_back, pads_its_own_way, rounded_up
-from quadrat.planning.plan_cache import ENCODING, NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
+from quadrat.planning.plan_cache import NO_LABELS, Labelling, Plan, PlanKey, Spec, planned
 from quadrat.support import columns as col
 from quadrat.support.kinds import BOOL, INT64, Framework
 
@@ -41,7 +40,9 @@ class LabelColumn(NamedTuple):
     """The column of labels: set aside, made int64, last in the batch."""
 
     names: tuple[str, ...]  # the first of these that is there
-    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS
+    # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS: one for several choices
+    action: int
+    value: int | None = None  # what pads it
     output: str | None = None  # its name in the batch; None: its own
     # Whether the output is None where there is no such column, or it holds None in all rows; then lists follow lists.
     optional: bool = False
@@ -64,77 +65,7 @@ class PaddedOptions(NamedTuple):
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
-    choices: bool  # each example has a row for each choice
-
-
-def padded_spec(
-    collator: Any,
-    framework: Framework,
-    options: PadOptions,
-    *,
-    label: LabelColumn | None = None,
-    label_value: Any = None,
-    renames: tuple[str, ...] = (),
-    labelling: Labelling = NO_LABELS,
-    facts: tuple[Fact, ...] | None,
-    finish: Any = None,
-    **more: Any,
-) -> Spec:
-    """Batches whose columns are padded as the collator's tokenizer would, keys in the reference's order.
-
-    labelling: how `labels` are made from the padded ids. facts: `padding_facts`, read before the options, and more.
-    finish, more: fields of the `Spec`; `plain` stands for multiple choice, whose batches are dicts. Raises FallBack.
-    """
-    tokenizer, columns = collator.tokenizer, OwnColumns.of(collator)
-    check_tokenizer(tokenizer)
-    side = tokenizer.padding_side if options.padding_side is None else options.padding_side
-    if side not in ("left", "right"):
-        raise FallBack("unknown padding_side", "set tokenizer.padding_side to 'right' or 'left'")
-    inputs = tokenizer.model_input_names
-    pads, width = _width(collator, options)
-    masked = "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask
-    asked = PaddedOptions(
-        inputs[0],
-        pads,
-        options.pad_to_multiple_of is not None,
-        masked,
-        label,
-        columns,
-        renames,
-        labelling.omits,
-        labelling.derives,
-        "plain" in more,
-    )
-    if options.asks_tokenizer:
-        facts = facts if "model_max_length" in tokenizer.__dict__ else None
-        finish = functools.partial(_warned, options, finish) if options.verbose else finish
-    kind = (
-        {}
-        if asked.choices
-        else {**ENCODING, "deferred": deferred_batch if collator.deferred and columns.defers else None}
-    )
-    return Spec(
-        framework,
-        padded_plan,
-        asked,
-        joined=columns.joined,
-        read=columns.read,
-        check=columns.check,
-        main=asked.main,
-        layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
-        values=functools.partial(_values, label_value),
-        labelling=labelling,
-        hold=_reference_column,
-        failed=failed,
-        facts=facts,
-        finish=finish,
-        **{**kind, **more},
-    )
-
-
-def _warned(options: PadOptions, finish: Any, collator: Any, batch: Any, features: Any) -> Any:
-    _strategies(options, collator)  # the reference, where it makes the batch, warns by itself
-    return batch if finish is None else finish(collator, batch, features)
+    warns: bool  # the tokenizer warns of the options at each batch
 
 
 def require_tokenizer(tokenizer: Any) -> None:
@@ -168,14 +99,14 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise FallBack(f"{cls.__name__} pads in its own way", "do not replace its methods that pad")
 
 
-def _width(collator: Any, options: PadOptions) -> tuple[bool, int]:
+def _width(tokenizer: Any, options: PadOptions) -> tuple[bool, int]:
     """(Does the reference pad?, to how many tokens; -1: to the longest row)."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
     strategy: Any = "longest"
     limit: Any = None
     if options.asks_tokenizer:
         with or_fall_back("the padding options are refused"):
-            strategy, _, limit, _ = _strategies(options, collator, verbose=False)
+            strategy, _, limit, _ = _strategies(tokenizer, options.padding, options.max_length, verbose=False)
         if type(limit) is not int and limit is not None:
             raise FallBack("max_length is not an int", "give an int, or None")
     if strategy != "max_length" or limit is None:
@@ -185,35 +116,9 @@ def _width(collator: Any, options: PadOptions) -> tuple[bool, int]:
     return True, rounded_up(limit, options.pad_to_multiple_of)
 
 
-def _strategies(options: PadOptions, collator: Any, *, verbose: bool = True) -> Any:
-    """The options as the tokenizer understands them; it warns of them as the reference does for each batch."""
-    given = {"padding": options.padding, "max_length": options.max_length, "verbose": verbose}
-    return collator.tokenizer._get_padding_truncation_strategies(**given)
-
-
-def _values(label_value: Any, collator: Any, key: PlanKey) -> dict[str, Any]:
-    names, options, tokenizer = key.names, key.options, collator.tokenizer
-    values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
-    if options.pads:
-        pad_token_id = tokenizer.pad_token_id
-        if pad_token_id is None or pad_token_id < 0:
-            raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
-        values[options.main] = pad_token_id
-        if "token_type_ids" in names:
-            values["token_type_ids"] = tokenizer.pad_token_type_id
-    given = getattr(collator, "pad_values", None) or {}
-    values |= {**given, **options.own.values(given, names.index(options.main))}
-    if options.label is not None:
-        values[options.label.output or options.label.name_in(names)] = label_value if type(label_value) is int else None
-    return values
-
-
-def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
-    """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
-    arrays = col.column_shapes(key.signature)[key.names.index(key.options.main)].first_form & col.MEMORY_ROWS
-    values = values_of(features, name)
-    with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
-        return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=key.framework)[name]
+def _strategies(tokenizer: Any, padding: Any, max_length: Any, *, verbose: bool) -> Any:
+    """The options as the tokenizer understands them. verbose: it warns of them, as for each batch of the reference."""
+    return tokenizer._get_padding_truncation_strategies(padding=padding, max_length=max_length, verbose=verbose)
 
 
 def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
@@ -245,18 +150,19 @@ def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
 def padded_plan(key: PlanKey) -> Plan:
     """The step of each column."""
     names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
-    own, label = options.own, options.label
-    extra = {*dict(own.pads), *own.joined}
+    columns, label = options.own, options.label
+    extra = {*dict(columns.pads), *columns.joined}
     labels = None if label is None else label.name_in(names)
+    # The model compares what its decoder makes of columns with the labels, which are then as wide.
+    beside_labels = label is not None and labels is not None and label.optional and label.action == col.PAD
     main, arrays = _main_of(key, shapes)
     steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         if name == labels:
             continue
         if name in extra:
-            follows = label is not None and label.optional and labels is not None and follows_labels(name, label.action)
-            wide = shape.aligned or follows
-            steps += own.steps(name, index, shape, key.framework, key.float_kind, wide=wide)
+            wide = shape.aligned or (beside_labels and name.startswith("decoder_"))
+            steps += columns.steps(name, index, shape, key, wide=wide)
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # Omitted columns are still padded by the reference, which may raise.
             steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
@@ -268,15 +174,15 @@ def padded_plan(key: PlanKey) -> Plan:
         if any(name == "labels" and action == col.HOLD for name, _, action, _ in steps):
             raise FallBack("column 'labels' does not stack", "remove it: the collator makes labels")
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
-    if own.kinds:
-        if odd := [name for name, _, action, _ in steps if name in dict(own.kinds) and action == col.HOLD]:
+    if columns.kinds:
+        if odd := [name for name, _, action, _ in steps if name in dict(columns.kinds) and action == col.HOLD]:
             raise FallBack(f"columns {odd} of dtypes are not rows of numbers", "give equal rows of numbers")
-        casts = [own.cast(name, shapes[index]) for name, index, *_ in steps]
+        casts = [columns.cast(name, shapes[index]) for name, index, *_ in steps]
         steps = [(*step[:3], step[3] if cast is None else cast) for step, cast in zip(steps, casts, strict=True)]
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     deep = [name for name, shape in zip(names, shapes, strict=True) if shape.forms & col.DEEP]
-    if options.choices and (odd := [*held.values(), *deep]):
+    if label is not None and label.action == col.NUMBERS and (odd := [*held.values(), *deep]):
         raise FallBack(f"columns {odd} do not pad or stack", "give equal rows of numbers")
     if label is not None and (labels is not None or label.optional):
         steps.append(_label_step(label, labels, key, shapes))
@@ -289,7 +195,7 @@ def _label_step(label: LabelColumn, name: str | None, key: PlanKey, shapes: list
     shape = shapes[index]
     if label.refusal is not None and name is not None:
         raise FallBack(*label.refusal)
-    if label.optional and all(one in key.names for one in label.names):
+    if label.optional and all(other in key.names for other in label.names):
         raise FallBack("both 'label' and 'labels' are there", "remove one of the two columns")
     if name is None or (label.optional and shape.forms == col.OTHER and shape.nothing):
         return output, 0, col.HOLD, 0
@@ -356,3 +262,95 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     if name == "attention_mask" and shape.forms & (col.OTHER | col.DEEP):
         raise FallBack("an attention mask of more dimensions", "give one number for each token")
     return col.HOLD, 0
+
+
+class Padded(Spec):
+    """Batches whose columns are padded as the collator's tokenizer would, keys in the reference's order."""
+
+    wrapper = BatchEncoding()
+    plan = staticmethod(padded_plan)
+
+    @classmethod
+    def of(
+        cls,
+        collator: Any,
+        framework: Framework,
+        options: PadOptions,
+        *,
+        label: LabelColumn | None = None,
+        renames: tuple[str, ...] = (),
+        labelling: Labelling = NO_LABELS,
+        absent: tuple[str, ...] = (),
+        facts: tuple[Fact, ...] | None,
+        deferred: bool = False,
+    ) -> Self:
+        """Of a collator. labelling: how `labels` are made from the padded ids. facts: `padding_facts`, read before.
+
+        Raises FallBack.
+        """
+        tokenizer, columns = collator.tokenizer, OwnColumns.of(collator)
+        check_tokenizer(tokenizer)
+        side = tokenizer.padding_side if options.padding_side is None else options.padding_side
+        if side not in ("left", "right"):
+            raise FallBack("unknown padding_side", "set tokenizer.padding_side to 'right' or 'left'")
+        inputs, asks = tokenizer.model_input_names, options.asks_tokenizer
+        pads, width = _width(tokenizer, options)
+        mask = options.return_attention_mask
+        return cls(
+            framework=framework,
+            options=PaddedOptions(
+                inputs[0],
+                pads,
+                options.pad_to_multiple_of is not None,
+                "attention_mask" in inputs if mask is None else mask,
+                label,
+                columns,
+                renames,
+                labelling.omits,
+                labelling.derives,
+                asks and options.verbose,
+            ),
+            absent=absent,
+            main=inputs[0],
+            plain=label.names[0] if label is not None and label.action == col.NUMBERS else None,
+            layout=col.BatchLayout(width, options.pad_to_multiple_of or 1 if pads else 1, side == "left"),
+            labelling=labelling,
+            facts=None if asks and "model_max_length" not in tokenizer.__dict__ else facts,
+            deferred=deferred and columns.defers,
+            **columns.fields,
+        )
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        """What pads each column. Raises FallBack."""
+        names, options, tokenizer = key.names, key.options, collator.tokenizer
+        values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
+        if options.pads:
+            pad_token_id = tokenizer.pad_token_id
+            if pad_token_id is None or pad_token_id < 0:
+                raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
+            values[options.main] = pad_token_id
+            if "token_type_ids" in names:
+                values["token_type_ids"] = tokenizer.pad_token_type_id
+        if pad_values := collator.pad_values:
+            values |= {**pad_values, **options.own.values(pad_values, names.index(options.main))}
+        if options.label is not None:
+            values[options.label.output or options.label.name_in(names)] = options.label.value
+        return values
+
+    def hold(self, name: str, features: Any, key: PlanKey) -> Any:
+        """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
+        arrays = col.column_shapes(key.signature)[key.names.index(key.options.main)].first_form & col.MEMORY_ROWS
+        values = values_of(features, name)
+        with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
+            return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=key.framework)[name]
+
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        """The batch; where the reference makes it, it warns by itself."""
+        if self.options.warns:
+            _strategies(collator.tokenizer, collator.padding, collator.max_length, verbose=True)
+        return batch
+
+    @property
+    def finishes(self) -> bool:
+        """Whether `finish` has something to do."""
+        return self.options.warns or type(self).finish is not Padded.finish

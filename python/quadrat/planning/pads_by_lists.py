@@ -41,9 +41,11 @@ def _holds_lists(tokenizer: Any, encoded_inputs: Any) -> bool:
 def is_of_luke(method: Any) -> bool:
     """True if a method is `pad` of the installed LUKE or mLUKE, which pads entities and is the base's otherwise."""
     names = {"LukeTokenizer": "luke", "MLukeTokenizer": "mluke"}
-    homes = {name: sys.modules.get(f"transformers.models.{one}.tokenization_{one}") for name, one in names.items()}
+    homes = {
+        name: sys.modules.get(f"transformers.models.{module}.tokenization_{module}") for name, module in names.items()
+    }
     methods = (getattr(getattr(home, name, None), "pad", None) for name, home in homes.items())
-    return method is not None and any(method is one for one in methods)
+    return method is not None and any(method is known for known in methods)
 
 
 def first_value(features: Any, main: str) -> Any:
@@ -69,17 +71,17 @@ class PadsByLists:
         tokenizer = self._tokenizer
         if rest:
             return tokenizer.pad(encoded_inputs, *rest, **asked)
-        own = type(tokenizer).pad
-        method = originals.PAD if originals.is_of(own, originals.PAD) else own
+        method = type(tokenizer).pad
+        method = originals.PAD if originals.is_of(method, originals.PAD) else method
         return by_lists(method, tokenizer, encoded_inputs, {"return_tensors": None} | asked)
 
 
 def faster_reference(collator: Any, framework: Any) -> Any:
     """The collator, for a method of the reference: with a tokenizer that pads `by_lists`, where it pads its own way."""
     tokenizer = collator.tokenizer
-    own = getattr(type(tokenizer), "pad", None)
-    is_usual = originals.is_of(own, originals.PAD)
-    pads_its_own_way = is_of_luke(own) or (is_usual and type(tokenizer)._pad is not PAD_ONE)
+    method = getattr(type(tokenizer), "pad", None)
+    is_usual = originals.is_of(method, originals.PAD)
+    pads_its_own_way = is_of_luke(method) or (is_usual and type(tokenizer)._pad is not PAD_ONE)
     if framework not in ("pt", "np") or not pads_its_own_way or "pad" in vars(tokenizer):
         return collator
     return collator._with({"tokenizer": PadsByLists(tokenizer)})

@@ -3,24 +3,23 @@
 import functools
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from transformers import BatchEncoding
 
 from quadrat import _core
+from quadrat.deferred.batch import deferred_batch
+from quadrat.input.rows import SEQUENCES
 from quadrat.installed import imitated
 from quadrat.planning.facts import ABSENT, ATTRIBUTE, METHODS, TYPE, Fact, joined_facts, torch_facts
 from quadrat.planning.fallback import FallBack, Reason
 from quadrat.support import kinds, tensors
 from quadrat.support.arrays import fill_value
-from quadrat.support.columns import LABELS, BatchLayout, Failure, Step, explain
+from quadrat.support.columns import CONCAT, LABELS, PAD_AXES, BatchLayout, Failure, Step, explain
 from quadrat.support.kinds import Framework
 from quadrat.support.memory import interop
 from quadrat.support.tensors import NotOnCpu
-
-# The wrapper and attributes of a batch that is a `BatchEncoding`.
-ENCODING: dict[str, Any] = {"wrapper": BatchEncoding, "attributes": dict(BatchEncoding().__dict__)}
 
 
 class PlanKey(NamedTuple):
@@ -67,17 +66,6 @@ _REMEDIES = {
 _TOO_LARGE: Failure = (_core.CODES.OUT_OF_RANGE, -1, -1)
 
 
-def step_failed(collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Reason | None:
-    """The reason to fall back when a step fails on values that the signature does not describe."""
-    # The reference reads no column of words.
-    if step[2] == LABELS and "word_ids" in names and getattr(collator, "whole_word_mask", False):
-        raise ValueError(
-            f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
-            "BatchEncoding.word_ids() gives them"
-        )
-    return f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
-
-
 def check_device(framework: Framework) -> None:
     """Raises FallBack where torch would not make plain CPU tensors."""
     if framework == "pt":
@@ -90,52 +78,89 @@ def check_device(framework: Framework) -> None:
 class Labelling(NamedTuple):
     """How labels come from ids, and how to tell that a recipe for them still holds; by default there are none."""
 
-    # (collator, column names) -> a `_core.Labels`, or, with `fills`, the number that fills the gaps of a copy of ids.
+    # (collator, column names) -> a `_core.Labels`; with "fill", the number that fills the gaps of a copy of ids.
     make: Callable[[Any, tuple[str, ...]], Any] | None = None
-    fills: bool = False
+    derives: Literal["", "fill", "labels"] = ""  # how, for the key of a plan: "" without `make`
     omits: tuple[str, ...] = ()  # columns that are looked at, and do not come out
     facts: tuple[Fact, ...] | None = ()
-
-    @property
-    def derives(self) -> str:
-        """How, for the key of a plan: "" for none, "fill" for a copy with other padding, else "labels"."""
-        return "" if self.make is None else "fill" if self.fills else "labels"
 
 
 NO_LABELS = Labelling()
 
 
-class Spec(NamedTuple):
-    """All that is needed to make batches of one form. Holds no collator: that would be a cycle."""
+_AS_WIDE_AS_ROWS = BatchLayout(width=-1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spec:
+    """All that is needed to make batches of one form. Holds no collator: that would be a cycle.
+
+    Each form has a subclass, with the plan, what its steps write, and how its batches are finished.
+    """
+
+    wrapper: ClassVar[Any] = None  # an empty batch of another type than dict
+    mismatch: ClassVar[Reason | None] = None  # why features that are not of the form fall back
 
     framework: Any  # a `Framework`; of collators that always fall back, "other" too
-    plan: Callable[[PlanKey], Plan]
     options: Any = None  # that plans depend on, hashable
     names: tuple[str, ...] | None = None  # the columns that are read; None: all that the first feature has
-    optional: str | None = None  # one more, where any feature has it
-    joined: tuple[str, ...] = ()  # more; rows that have none, or None, are left out of them
+    # More, where any feature has them, and whether rows that have none, or None, are left out of them.
+    optional: Mapping[str, bool] = field(default_factory=dict)
     # Columns that keep the kind of arrays and tensors without elements, and whether these may have any strides.
-    read: Mapping[str, bool] = {}
+    read: Mapping[str, bool] = field(default_factory=dict)
     absent: tuple[str, ...] = ()  # columns that the first feature must not have
     only: tuple[str, ...] | None = None  # with names: other columns that the first feature may have; None: any
     main: str | None = None  # the column to pad by
     bare: bool = False  # features are the rows of the one column, without mappings
     plain: str | None = None  # of multiple choice, the column with one value for each example
-    layout: BatchLayout = BatchLayout(width=-1)
-    # What the steps write, by output.
-    values: Callable[[Any, PlanKey], dict[str, Any]] = lambda collator, key: {}
+    layout: BatchLayout = _AS_WIDE_AS_ROWS
     labelling: Labelling = NO_LABELS
-    hold: Callable[[str, Any, PlanKey], Any] | None = None  # the reference's conversion of a column of features
-    failed: Callable[[Any, tuple[str, ...], Step, Failure], Reason | None] = step_failed  # None: another recipe may try
     facts: tuple[Fact, ...] | None = None  # read before all else; None: not known, so nothing is remembered
-    wrapper: type | None = None
-    attributes: Mapping[str, Any] | None = None
-    deferred: Callable[..., Any] | None = None
+    deferred: bool = False
     check: Callable[[Any], Reason | None] | None = None  # of features, before they are read
-    mismatch: Reason | None = None  # why features that are not of the form fall back
-    finish: Callable[[Any, Any, Any], Any] | None = None  # (collator, batch, features) -> batch
-    refusal: Reason | None = None  # of all batches
-    compared: bool = False  # whether some batches are compared with the reference's
+
+    @staticmethod
+    def plan(key: PlanKey, /) -> Plan:
+        """The plan of a kind of batch; see `planned`."""
+        raise NotImplementedError
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        """What the steps write, by output. Raises FallBack."""
+        return {}
+
+    def hold(self, name: str, features: Any, key: PlanKey) -> Any:
+        """The reference's conversion of a column of features. Raises FallBack."""
+        raise NotImplementedError
+
+    def failed(self, collator: Any, names: tuple[str, ...], step: Step, failure: Failure) -> Reason | None:
+        """Why the reference makes a batch when a step fails on its values; None: another recipe may try.
+
+        Raises ValueError for values that the reference does not read: words, and columns of quadrat's options.
+        """
+        name, _, action, kind = step
+        pads, dtypes = collator.pad_values or {}, collator.dtypes or {}
+        if name in pads and (action != PAD_AXES or failure[1] < 0):
+            why = explain(failure) if failure[1] >= 0 else f"it does not fit the dtype {kinds.KINDS[kind]}"
+            raise ValueError(f"pad_values: column '{name}' padded with {pads[name]!r}: {why}")
+        if name in dtypes:
+            raise ValueError(f"dtypes: column '{name}', as {kinds.KINDS[kind]}: {explain(failure)}: give another dtype")
+        if action in (PAD_AXES, CONCAT):
+            return f"column '{name}': {explain(failure)}", f"give dtypes={{'{name}': 'float32'}}, or rows of one dtype"
+        if action == LABELS and "word_ids" in names and getattr(collator, "whole_word_mask", False):
+            raise ValueError(
+                f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
+                "BatchEncoding.word_ids() gives them"
+            )
+        return f"column '{name}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0])
+
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        """The result, of the batch that the steps made."""
+        return batch
+
+    @property
+    def finishes(self) -> bool:
+        """Whether `finish` has something to do."""
+        return type(self).finish is not Spec.finish
 
     def decide(
         self, collator: Any, names: tuple[str, ...], signature: bytes
@@ -151,41 +176,38 @@ class Spec(NamedTuple):
                 values = {**values, "labels": self.labelling.make(collator, names)}
         except FallBack as reason:
             return (), {}, None, reason.args
-        numbers_of_others = {
-            name: fill_value(value, None)
-            for name, value in values.items()
-            if type(value) not in (int, float) and isinstance(value, (numbers.Real, np.bool_))
-        }
-        values = {**values, **numbers_of_others}
+        for output, value in values.items():  # numbers of others become Python's
+            if type(value) not in (int, float) and isinstance(value, (numbers.Real, np.bool_)):
+                values = {**values, output: fill_value(value, None)}
         if (step := _unfit(steps, values)) is not None:
-            failed = None if self.failed is None else self.failed(collator, names, step, _TOO_LARGE)
+            failed = self.failed(collator, names, step, _TOO_LARGE)
             return (), {}, None, failed or (f"column '{step[0]}': its padding does not fit its dtype", None)
-        return steps, values, functools.partial(_held, self.hold, held, key) if held else None, None
+        return steps, values, functools.partial(self._held, held, key) if held else None, None
 
-    def make(self, collator: Any, features: Any, columns: _core.Columns | None = None, *, counts: bool = True) -> Any:
-        """The batch of `features`, or of their columns; others like it take one compiled call from now on.
+    def _held(self, columns: dict[str, str], key: PlanKey, features: Any) -> Any:
+        try:
+            return {output: self.hold(column, features, key) for output, column in columns.items()}
+        except FallBack as reason:
+            return reason.args
 
-        Raises FallBack.
-        """
+    def make(self, collator: Any, features: Any) -> Any:
+        """The batch of `features`; others like it take one compiled call from now on. Raises FallBack."""
         torch = torch_facts() if self.framework == "pt" else ()
         if torch is None:
             check_device(self.framework)
         known = joined_facts(self.facts, self.labelling.facts, torch)
-        spec, facts = self, known or ()
-        if imitated.compares(row := getattr(collator, "_imitates", imitated.NOTHING)):
-            spec, facts = self._replace(compared=True), (*facts, (ABSENT, imitated.DIFFERENCES, row.name, None))
-        recipe = _core.Recipe(spec, facts, interop())
-        if columns is None:
-            batch = recipe.make(collator, features, counts)
-        else:
-            batch = recipe.make_of(collator, features, self.names or (), columns, counts)
+        facts, imitation = known or (), getattr(collator, "_imitates", imitated.NOTHING)
+        if compares := imitated.compares(imitation):
+            facts = *facts, (ABSENT, imitated.DIFFERENCES, imitation.name, None)
+        recipe = _core.Recipe(self, facts, interop(), deferred_batch if self.deferred else None, compares)
+        batch = recipe.make(collator, features)
         if batch is None:
             which = "the same keys" if self.names is None else f"the columns {list(self.names)}"
             why = f"features are not a list of plain mappings with {which}", "give dicts with the same keys"
             raise FallBack(*(self.mismatch or why))
         # The facts are older than the spec, and still true: no other thread has changed one meanwhile, and left it so.
-        if known is not None and columns is None and recipe.holds(collator):
-            collator._remember(spec, recipe)
+        if known is not None and recipe.holds(collator):
+            collator._remember(self, recipe)
         if batch is False:
             raise FallBack("a row is longer than the batch may be", "truncate the rows when you tokenize them")
         if type(batch) is tuple:
@@ -194,49 +216,40 @@ class Spec(NamedTuple):
 
 
 def _unfit(steps: tuple[Step, ...], values: Mapping[str, Any]) -> Step | None:
-    """The first step whose dtype does not hold what pads its column."""
+    """The first step whose dtype, an int or a short float, does not hold what pads its column."""
     for step in steps:
-        value = values.get(step[0])
-        is_int64 = type(value) is int and step[3] == kinds.INT64 and -(2**63) <= value < 2**63
-        if not (value is None or is_int64 or _fits(value, step[3])):
+        padding, dtype = values.get(step[0]), kinds.KINDS[step[3]]
+        number = padding[0] if type(padding) is tuple else padding
+        if not isinstance(number, numbers.Real):
+            continue
+        if "int" in dtype:
+            limits: Any = np.iinfo(dtype)
+            if not (limits.min <= number <= limits.max and number % 1 == 0):
+                return step
+            continue
+        try:
+            fill_value(number, step[3])
+        except OverflowError:
             return step
     return None
 
 
-def _fits(padding: Any, kind: int) -> bool:
-    """True unless what pads, or the first part of what pads on axes, is a number that an int or a short float lacks."""
-    number = padding[0] if type(padding) is tuple else padding
-    if not isinstance(number, numbers.Real):
-        return True
-    if "int" in kinds.KINDS[kind]:
-        limits: Any = np.iinfo(kinds.KINDS[kind])
-        return bool(limits.min <= number <= limits.max and number % 1 == 0)
-    try:
-        return fill_value(number, kind) is not None
-    except OverflowError:
-        return False
-
-
-def _held(hold: Any, columns: dict[str, str], key: PlanKey, features: Any) -> Any:
-    try:
-        return {output: hold(column, features, key) for output, column in columns.items()}
-    except FallBack as reason:
-        return reason.args
-
-
-def remember_fallback(collator: Any, framework: Any, why: Reason, own: tuple[Fact, ...] | None) -> None:
+def remember_fallback(collator: Any, framework: Any, why: Reason, options: tuple[Fact, ...] | None) -> None:
     """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
 
     own: its own facts, read before that was decided.
     """
     tokenizer = getattr(collator, "tokenizer", None)
     cls = type(tokenizer)
-    if tokenizer is None or not own:
+    if tokenizer is None or not options:
         return
     facts = (
-        *own,
+        *options,
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    spec = Spec(framework if framework in ("pt", "np") else "other", planned(lambda key: Plan()), refusal=why)
+    spec = Spec(
+        framework=framework if framework in ("pt", "np") else "other",
+        check=lambda features: why if type(features) in SEQUENCES else None,
+    )
     collator._remember(spec, _core.Recipe(spec, facts, interop()))

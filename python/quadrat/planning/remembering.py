@@ -35,6 +35,7 @@ class Remembering:
     _quadrat_shared: ClassVar[dict[str, weakref.ref[_Shared]]]  # by the name of the attribute; each class has its own
     deferred = False  # where it is not a field
     join_columns: Any = ()  # likewise
+    pad_values: Any = None
     pad_axes: Any = None
     dtypes: Any = None
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
@@ -66,20 +67,20 @@ class Remembering:
         if name in self._quadrat_shared and (before := self._quadrat_shared[name]()) is not None:
             before.cycle = None
         state = Remembering.__getstate__(self)
-        options = {name: one for name, one in state.items() if type(one) is not set}
+        options = {name: value for name, value in state.items() if type(value) is not set}
         self._quadrat_shared[name] = weakref.ref(_Shared(options, len(state), known.copy(), run))
 
     def _recipes_of_equal_collator(self, name: str) -> Callable[..., Any] | None:
         """Reuse an equal collator's recipes; the guard checks options that are sets."""
-        own, shared = self.__dict__, self._quadrat_shared.get(name)
-        found = None if shared is None else shared()
-        if found is None or len(own) != found.size:
+        state, shared = self.__dict__, self._quadrat_shared.get(name)
+        knowledge = None if shared is None else shared()
+        if knowledge is None or len(state) != knowledge.size:
             return None
-        given = map(own.get, found.options, itertools.repeat(own))
-        if not all(map(operator.is_, given, found.options.values())):
+        values = map(state.get, knowledge.options, itertools.repeat(state))
+        if not all(map(operator.is_, values, knowledge.options.values())):
             return None
-        own["_quadrat_recipes"], own[name] = found.known.copy(), found.run
-        return found.run
+        state["_quadrat_recipes"], state[name] = knowledge.known.copy(), knowledge.run
+        return knowledge.run
 
 
 def guarded_options(cls: type[Any]) -> tuple[str, ...]:
@@ -101,12 +102,12 @@ def parameters_of(cls: type[Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    found = {
+    defaults = {
         name: parameter.default
         for name, parameter in parameters_of(cls).items()
         if name not in state and parameter.default is not parameter.empty
     }
     for field in dataclasses.fields(cls):
         if field.name not in state and field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            defaults[field.name] = field.default_factory()
+    return defaults

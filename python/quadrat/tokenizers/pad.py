@@ -22,7 +22,7 @@ from quadrat.planning.diagnosis.values import kind_of
 from quadrat.planning.dispatch import Imitator, call
 from quadrat.planning.facts import padding_facts
 from quadrat.planning.fallback import NO_FEATURES, raise_clearer, reraise_with_hint
-from quadrat.planning.padded import PadOptions, padded_spec, warns_of_fast
+from quadrat.planning.padded import Padded, PadOptions, warns_of_fast
 from quadrat.planning.pads_by_lists import TOKENIZER_PAD, by_lists, first_value, is_of_luke
 from quadrat.support.kinds import Framework
 from quadrat.support.tensors import is_tensor
@@ -156,7 +156,6 @@ def _explain(error: Exception, encoded_inputs: Any, method: TokenizerPad) -> NoR
 class TokenizerPad(Imitator):
     """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive."""
 
-    pad_values = None
     _imitates = TOKENIZER_PAD
     _keeps_tokenizer = False
 
@@ -176,7 +175,7 @@ class TokenizerPad(Imitator):
         return _inputs_of(self.tokenizer, given, self.return_tensors)[0]  # type: ignore[index]
 
     def _plan(self, rows: Any, framework: Any) -> Any:
-        return padded_spec(self, framework, self._options, facts=padding_facts(self)).make(self, rows)
+        return Padded.of(self, framework, self._options, facts=padding_facts(self)).make(self, rows)
 
     def _finish(self, batch: Any, given: Any) -> Any:
         return _with_lists(batch, given) if self._becomes_python else batch

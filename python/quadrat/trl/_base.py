@@ -102,22 +102,18 @@ class PreferenceCollator(TrlCollator):
             completions=len(sets[0].completions) if sets else 0,
             prompts=bool(sets) and sets[0].prompt is not None,
         )
-        spec = Spec(
-            framework,
-            preference_plan,
-            (sets, numbers),
-            names,
-            absent=tuple(name for name in either if name not in names),
-            layout=layout,
-            values=_values,
-            hold=_reference_column,
-            facts=facts,
-        )
-        if limit:
-            with contextlib.suppress(FallBack):  # for rows that are longer, which are cut after they are padded
-                return spec._replace(failed=lambda *_: None).make(self, features)  # type: ignore[no-any-return]
-            spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
-        return spec.make(self, features)  # type: ignore[no-any-return]
+        fields: dict[str, Any] = {
+            "framework": framework,
+            "options": (sets, numbers),
+            "names": names,
+            "absent": tuple(name for name in either if name not in names),
+            "facts": facts,
+        }
+        if not limit:
+            return _Preferences(layout=layout, **fields).make(self, features)  # type: ignore[no-any-return]
+        with contextlib.suppress(FallBack):  # for rows that are longer, which are cut after they are padded
+            return _Limited(layout=layout, **fields).make(self, features)  # type: ignore[no-any-return]
+        return _Cut(layout=layout._replace(multiple_of=1, total=0), **fields).make(self, features)  # type: ignore[no-any-return]
 
     def _rows_and_numbers(self, given: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
         """The rows and numbers of a batch whose first example has these columns."""
@@ -141,40 +137,6 @@ class PreferenceCollator(TrlCollator):
         if type(limit) is not int or not 1 <= limit < 2**63 or mode not in ("keep_start", "keep_end"):
             raise FallBack("max_length or truncation_mode is invalid", "give a positive int, and 'keep_start'")
         return limit
-
-
-def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
-    sets, _ = key.options
-    return {name: collator.pad_token_id for rows in sets for name, _ in rows.outputs}
-
-
-def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
-    _, numbers = key.options
-    with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
-        dtype = next(one.dtype for one in numbers if one.name == name)
-        return torch.tensor(values_of(features, name), dtype=dtype)
-
-
-def _cut(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    limit, ends = collator._limit(), getattr(collator, "truncation_mode", "keep_start") == "keep_end"
-    for rows in collator._rows:
-        names = [name for name, _ in rows.outputs if name in batch]
-        if not names:
-            continue
-        made = [batch[name] for name in names]
-        sizes = made[1].sum(1).numpy()
-        kept = np.minimum(sizes, limit)
-        starts = sizes - kept if ends else np.zeros_like(sizes)
-        bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
-        columns = _core.Columns()
-        for index, one in enumerate(made):
-            columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
-            columns.cut(index, address_of(starts), address_of(kept))
-        steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
-        layout = col.BatchLayout(rounded_up(int(kept.max()), collator.pad_to_multiple_of))
-        values = {**dict.fromkeys(names, 0), names[0]: collator.pad_token_id}
-        batch.update(columns.run(steps, values, interop(), True, layout))
-    return batch
 
 
 @planned
@@ -206,3 +168,45 @@ def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: 
     if dtype is None:
         return col.inferred_kind(shape.kinds, float_kind)
     return FLOAT32 if dtype is torch.float32 and shape.kinds == col.PYTHON_FLOATS else None
+
+
+class _Preferences(Spec):
+    plan = staticmethod(preference_plan)
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        sets, _ = key.options
+        return {name: collator.pad_token_id for rows in sets for name, _ in rows.outputs}
+
+    def hold(self, name: str, features: Any, key: PlanKey) -> Any:
+        _, numbers = key.options
+        with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
+            dtype = next(one.dtype for one in numbers if one.name == name)
+            return torch.tensor(values_of(features, name), dtype=dtype)
+
+
+class _Limited(_Preferences):
+    def failed(self, *_: Any) -> None:
+        """Longer rows are for another recipe."""
+
+
+class _Cut(_Preferences):
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        limit, ends = collator._limit(), getattr(collator, "truncation_mode", "keep_start") == "keep_end"
+        for rows in collator._rows:
+            names = [name for name, _ in rows.outputs if name in batch]
+            if not names:
+                continue
+            made = [batch[name] for name in names]
+            sizes = made[1].sum(1).numpy()
+            kept = np.minimum(sizes, limit)
+            starts = sizes - kept if ends else np.zeros_like(sizes)
+            bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
+            columns = _core.Columns()
+            for index, one in enumerate(made):
+                columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
+                columns.cut(index, address_of(starts), address_of(kept))
+            steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
+            layout = col.BatchLayout(rounded_up(int(kept.max()), collator.pad_to_multiple_of))
+            values = {**dict.fromkeys(names, 0), names[0]: collator.pad_token_id}
+            batch.update(columns.run(steps, values, interop(), True, layout))
+        return batch

@@ -85,9 +85,7 @@ class _Pad(Imitator):
     def _plan(self, rows: Any, framework: Any) -> Any:
         rounded_up(0, self.multiple)
         layout = BatchLayout(-1, self.multiple or 1, self.side == "left")
-        spec = Spec(
-            "pt", _plan, None, ("",), main="", bare=True, layout=layout, values=_values, failed=_failed, facts=()
-        )
+        spec = _Tensors(framework="pt", names=("",), main="", bare=True, layout=layout, facts=())
         return spec.make(self, rows)
 
 
@@ -111,18 +109,20 @@ def _plan(key: PlanKey) -> Plan:
     return Plan((("", 0, PAD, shape.kinds.bit_length() - 1),))
 
 
-def _values(method: Any, key: PlanKey) -> dict[str, Any]:
-    """The number that torch makes of the padding. Raises FallBack."""
-    kind = column_shapes(key.signature)[0].kinds.bit_length() - 1
-    try:
-        # torch lets one number overflow, and not two
-        return {"": torch.full((2,), method.value, dtype=kinds.torch_dtype(kind), device="cpu")[0].item()}
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
+class _Tensors(Spec):
+    plan = staticmethod(_plan)
 
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        """The number that torch makes of the padding. Raises FallBack."""
+        kind = column_shapes(key.signature)[0].kinds.bit_length() - 1
+        try:
+            # torch lets one number overflow, and not two
+            return {"": torch.full((2,), collator.value, dtype=kinds.torch_dtype(kind), device="cpu")[0].item()}
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+            raise FallBack(f"padding_value does not fit {kinds.KINDS[kind]}", "give one that does") from error
 
-def _failed(*_: Any) -> Reason:
-    return "tensors changed while they were read", None
+    def failed(self, *_: Any) -> Reason:
+        return "tensors changed while they were read", None
 
 
 def _problem(tensors: Any) -> str | None:

@@ -9,7 +9,6 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
 from trl.trainer.utils import pad
 
 from quadrat import _core
-from quadrat.deferred.batch import deferred_batch
 from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.imitated import Imitation, code_of, code_of_trl
@@ -71,22 +70,18 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         self._require_newest(given, features, names)
         packed = SEQ_LENGTHS in given and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1
-        defers = self.deferred and not flattens and not positions
-        spec = Spec(
-            framework,
-            sft_plan,
-            (flattens, positions, packed),
-            names,
+        spec = (_Joined if flattens else _Padded)(
+            framework=framework,
+            options=(flattens, positions, packed),
+            names=names,
             absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in given),
             main=None if flattens else MAIN,
             layout=col.BatchLayout(
                 -1, multiple or 1, False, _IGNORED, continue_positions=not positions, seq_lengths=documents
             ),
-            values=_values,
             facts=facts,
-            deferred=deferred_batch if defers else None,
+            deferred=self.deferred and not flattens and not positions,
             check=None if "labels" in given else _have_no_labels,
-            finish=_finished if flattens else None,
         )
         return spec.make(self, features)  # type: ignore[no-any-return]
 
@@ -110,32 +105,10 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
 
-def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
-    return {MAIN: collator.pad_token_id, "labels": _IGNORED, "position_ids": 0}
-
-
 def _have_no_labels(features: Any) -> Reason | None:
     if isinstance(features, Rows) or not any("labels" in row for row in features):
         return None
     return "the first row has no labels, and others have", "give labels to all rows, or to none"
-
-
-def _finished(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
-    """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
-    bounds = batch["cu_seq_lens_q"]
-    if collator.pad_to_multiple_of is not None:
-        total = batch[MAIN].shape[1]
-        rows, end = len(bounds) - 1, int(bounds[-1])
-        if rest := total - end:
-            one = collator.padding_is_one_sequence
-            batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
-            batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
-            more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
-            bounds = torch.cat([bounds, more.to(torch.int32)])
-            longest = max(batch["max_length_q"], rest if one else 1)
-            batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
-    batch["cu_seq_lens_k"] = bounds
-    return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
 
 
 # Older classes have more options, which batches depend on.
@@ -179,3 +152,29 @@ def sft_plan(key: PlanKey) -> Plan:
             ("seq_idx", 0, col.SEQUENCES, INT32),
         )
     )
+
+
+class _Padded(Spec):
+    plan = staticmethod(sft_plan)
+
+    def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
+        return {MAIN: collator.pad_token_id, "labels": _IGNORED, "position_ids": 0}
+
+
+class _Joined(_Padded):
+    def finish(self, collator: Any, batch: Any, features: Any) -> Any:
+        """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
+        bounds = batch["cu_seq_lens_q"]
+        if collator.pad_to_multiple_of is not None:
+            total = batch[MAIN].shape[1]
+            rows, end = len(bounds) - 1, int(bounds[-1])
+            if rest := total - end:
+                one = collator.padding_is_one_sequence
+                batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
+                batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
+                more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
+                bounds = torch.cat([bounds, more.to(torch.int32)])
+                longest = max(batch["max_length_q"], rest if one else 1)
+                batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
+        batch["cu_seq_lens_k"] = bounds
+        return {name: batch[name] for name in names} if (names := outputs()) is not None else batch

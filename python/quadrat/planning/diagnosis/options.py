@@ -9,17 +9,16 @@ from transformers.utils import TensorType
 from quadrat.input.rows import MAIN
 from quadrat.planning.diagnosis.values import Column, dimensions, kind_of, length_of, shown
 
-_FRAMEWORKS = [one.value for one in TensorType]  # that the installed transformers knows
+_FRAMEWORKS = [framework.value for framework in TensorType]  # that the installed transformers knows
 _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
-
-
-def _is_above_0(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and int(value) > 0
 
 
 # Option -> whether a value is one that collators know, and what it must be.
 _KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "pad_to_multiple_of": (lambda value: value is None or _is_above_0(value), "a positive int or None"),
+    "pad_to_multiple_of": (
+        lambda value: value is None or (isinstance(value, numbers.Integral) and int(value) > 0),
+        "a positive int or None",
+    ),
     "padding": (lambda value: value in _PADDINGS, "True, False, 'longest', 'max_length' or 'do_not_pad'"),
     "return_tensors": (lambda value: value is None or value in _FRAMEWORKS, "'pt' or 'np'"),
     "label_pad_token_id": (lambda value: isinstance(value, numbers.Real), "an int, usually -100"),
@@ -44,20 +43,20 @@ def not_a_tokenizer(collator: Any) -> Iterator[str]:
     tokenizer = getattr(collator, "tokenizer", None)
     if not hasattr(collator, "tokenizer") or (hasattr(tokenizer, "pad") and not isinstance(tokenizer, type)):
         return
-    found, instead = f"tokenizer is {kind_of(tokenizer)}", "give a tokenizer of transformers"
+    problem, instead = f"tokenizer is {kind_of(tokenizer)}", "give a tokenizer of transformers"
     if tokenizer is None:
         instead = "give the tokenizer of your model, for example AutoTokenizer.from_pretrained(name)"
     elif isinstance(tokenizer, str):
         instead = f"give AutoTokenizer.from_pretrained({shown(tokenizer)})"
     elif isinstance(tokenizer, type):
-        found = f"tokenizer is the class {tokenizer.__name__}"
+        problem = f"tokenizer is the class {tokenizer.__name__}"
         instead = f"give an instance, for example {tokenizer.__name__}.from_pretrained(name)"
     elif hasattr(getattr(tokenizer, "tokenizer", None), "pad"):
         instead = "give its tokenizer: processor.tokenizer"
     elif type(tokenizer).__module__.partition(".")[0] == "tokenizers":
-        found = f"{found} of the package tokenizers"
+        problem = f"{problem} of the package tokenizers"
         instead = "give PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=...)"
-    yield f"{found}; {instead}"
+    yield f"{problem}; {instead}"
 
 
 def pads(collator: Any) -> bool:
@@ -84,21 +83,21 @@ def cannot_pad(collator: Any, tokens: Column) -> Iterator[str]:
 
 def not_features(features: Any) -> Iterator[str]:
     """Problems of `features` as a whole."""
-    found = f"features is {kind_of(features)}"
+    what = f"features is {kind_of(features)}"
     if isinstance(features, (list, tuple)):
         if not features:
             yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
     elif isinstance(features, str):
-        yield f"{found}, not a list of features; tokenize it first: collator([tokenizer(text)])"
+        yield f"{what}, not a list of features; tokenize it first: collator([tokenizer(text)])"
     elif isinstance(features, Mapping) and not hasattr(features, "column_names"):  # those of datasets are splits
-        lacks = f"{found} with {shown(list(features))}, not a list of rows"
+        lacks = f"{what} with {shown(list(features))}, not a list of rows"
         yield f"{lacks}; for one example give collator([example]), and in a DataLoader set batch_size"
     elif isinstance(features, Iterator):
-        yield f"{found}, which can be read only once; give a list: collator(list(features))"
+        yield f"{what}, which can be read only once; give a list: collator(list(features))"
     else:
         rows = f"features[{next(iter(features), 'train')!r}]" if isinstance(features, Mapping) else "dataset"
         yield (
-            f"{found}, not a list of rows; collate in a DataLoader: DataLoader({rows}, batch_size=32, "
+            f"{what}, not a list of rows; collate in a DataLoader: DataLoader({rows}, batch_size=32, "
             f"collate_fn=collator), or give a list, for example collator([{rows}[i] for i in range(32)])"
         )
 

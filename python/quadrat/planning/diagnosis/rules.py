@@ -38,9 +38,9 @@ Roles = Mapping[str, Role]
 def first_problem(features: Sequence[Any], collator: Any) -> str | None:
     """The first of the surest problems of a list of features, or None."""
     best: Finding | None = None
-    for found in _problems(features, collator):
-        if best is None or found[0] < best[0]:
-            best = found
+    for finding in _problems(features, collator):
+        if best is None or finding[0] < best[0]:
+            best = finding
         if best[0] == CERTAIN:  # it may keep the rest from being looked at
             break
     return None if best is None else best[1]
@@ -53,7 +53,7 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[Finding]:
     if bare:
         features, form = [{"": feature} for feature in features], "bare"
     joined = getattr(collator, "join_columns", None) or ()  # rows may lack these
-    features = [{name: value for name, value in one.items() if name not in joined} for one in features]
+    features = [{name: value for name, value in feature.items() if name not in joined} for feature in features]
     roles = collator._roles(features) if form == "roles" else _ROLES[form](collator, features[0])
     yield from _certain(options.missing(features, roles, getattr(collator, "_instead", None)))
     rows, choices = {name: [feature[name] for feature in features] for name in roles}, 0
@@ -103,15 +103,15 @@ def _findings(column: Column, tokens: Column | None) -> Iterator[Finding]:
 
 
 def _not_one_per_token(column: Column, row: int, tokens: Column) -> Iterator[Finding]:
-    found, length = length_of(column.values[row]), length_of(tokens.values[row])
-    is_short = column.role is Role.TOKEN_LABELS and (found or 0) < (length or 0)  # these are padded
+    own_length, length = length_of(column.values[row]), length_of(tokens.values[row])
+    is_short = column.role is Role.TOKEN_LABELS and (own_length or 0) < (length or 0)  # these are padded
     if (
         column.role in (Role.MARKS, Role.WORDS, Role.TOKEN_LABELS)
         and length is not None
-        and found != length
+        and own_length != length
         and not is_short
     ):
-        has = f"{column.place(row)} has {'no length' if found is None else f'length {found}'}"
+        has = f"{column.place(row)} has {'no length' if own_length is None else f'length {own_length}'}"
         yield UNEVEN, f"{has} where '{tokens.name}' has {length}; give {column.role.value.role}, or remove the column"
 
 
@@ -119,7 +119,7 @@ def _uneven(column: Column, where: str, row: int, shapes: Sequence[Shape]) -> It
     if None in shapes[row]:
         yield UNEVEN, f"{where} holds rows of different lengths; {column.if_uneven}"
     if shapes[row] != shapes[0]:
-        rows = ", ".join(f"{column.row_in_words(one)} {_has(shapes[one])}" for one in (0, row))
+        rows = ", ".join(f"{column.row_in_words(other)} {_has(shapes[other])}" for other in (0, row))
         yield UNEVEN, f"column '{column.name}' is ragged and not padded here: {rows}; {column.if_uneven}"
 
 
@@ -229,8 +229,8 @@ def _to_stack(collator: Any, form: str, name: str, rows: Rows) -> str:
     if name in _LABELS and imitation_of(collator).labels is Role.OTHER:
         return f"{type(collator).__name__} makes labels of its own: remove the column"
     if name in _LABELS and padding:
-        own = f", or give pad_values={{'{name}': -100}}" if extends else ""
-        return f"use {padding}(tokenizer), which pads it with -100{own}"
+        or_here = f", or give pad_values={{'{name}': -100}}" if extends else ""
+        return f"use {padding}(tokenizer), which pads it with -100{or_here}"
     extra = f"pad_values={{'{name}': 0}}"
     return f"{f'give {extra}' if extends else f'use {padding}(tokenizer, {extra})'}, or remove it"
 
@@ -239,8 +239,8 @@ def _padding_collator(name: str, rows: Rows) -> str | None:
     """The collator that pads a column beside the tokens; None without these."""
     if MAIN not in rows:
         return None
-    given = (one for one in (name, *_LABELS) if one in _LABELS and one in rows)
-    label = next((one for one in given if any(dimensions(row) == 1 for row in rows[one])), None)
+    labels = (label for label in (name, *_LABELS) if label in _LABELS and label in rows)
+    label = next((label for label in labels if any(dimensions(row) == 1 for row in rows[label])), None)
     if label is None:
         return "DataCollatorWithPadding"
     aligned = list(map(length_of, rows[label])) == list(map(length_of, rows[MAIN]))

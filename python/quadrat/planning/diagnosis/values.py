@@ -173,10 +173,10 @@ def _fits_int64(value: int) -> bool:
 def _nested(value: Any) -> str:
     if len(value) != 1:
         return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
-    found = "is a row inside a list, like the result of tokenizer([text]); tokenize one text at a time, tokenizer(text)"
+    text = "is a row inside a list, like the result of tokenizer([text]); tokenize one text at a time, tokenizer(text)"
     if not isinstance(value, list):
-        found = f"has shape {tuple(shape_of(value))}; tokenize without return_tensors"
-    return f"{found}, or take the row out in every column: value[0]"
+        text = f"has shape {tuple(shape_of(value))}; tokenize without return_tensors"
+    return f"{text}, or take the row out in every column: value[0]"
 
 
 def _removal(name: str) -> str:
