@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
 from quadrat.installed.originals import ORIGINALS
 
-if TYPE_CHECKING or "DataCollatorForWholeWordMask" in ORIGINALS:
+if not TYPE_CHECKING and "DataCollatorForWholeWordMask" in ORIGINALS:
     from quadrat.collators.whole_word_4 import DataCollatorForWholeWordMask
 else:
 

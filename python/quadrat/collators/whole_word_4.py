@@ -6,7 +6,7 @@ import inspect
 import random
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import transformers
@@ -24,9 +24,6 @@ from quadrat.planning.plan_cache import Plan, PlanKey, planned
 from quadrat.support import columns as col
 from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, python_origin
 from quadrat.support.kinds import INT64, KINDS, Framework
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 _NAME = "DataCollatorForWholeWordMask"
 _NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
@@ -75,38 +72,19 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
     }
 
-    if TYPE_CHECKING:
+    def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
+        try:
+            super().__init__(*args, **kwargs)
+        except Exception as error:
+            raise_clearer(error, NO_FEATURES, self)
+        self.deferred = deferred
 
-        def __init__(  # noqa: PLR0917 - as in transformers
-            self,
-            tokenizer: PreTrainedTokenizerBase,
-            mlm: bool = True,
-            whole_word_mask: bool = False,
-            mlm_probability: float | None = 0.15,
-            mask_replace_prob: float = 0.8,
-            random_replace_prob: float = 0.1,
-            pad_to_multiple_of: int | None = None,
-            return_tensors: str = "pt",
-            seed: int | None = None,
-            *,
-            deferred: bool = False,
-        ) -> None: ...
-
-    else:
-
-        def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-            try:
-                super().__init__(*args, **kwargs)
-            except Exception as error:
-                raise_clearer(error, NO_FEATURES, self)
-            self.deferred = deferred
-
-        __init__.__signature__ = inspect.signature(__init__).replace(
-            parameters=[
-                *inspect.signature(originals.DataCollatorForLanguageModeling.__init__).parameters.values(),
-                inspect.signature(__init__).parameters["deferred"],
-            ]
-        )
+    __init__.__signature__ = inspect.signature(__init__).replace(  # type: ignore[attr-defined]
+        parameters=[
+            *inspect.signature(originals.DataCollatorForLanguageModeling.__init__).parameters.values(),
+            inspect.signature(__init__).parameters["deferred"],
+        ]
+    )
 
     def __repr__(self) -> str:
         return with_used_options(super().__repr__(), self, DataCollatorForWholeWordMask, ("deferred",))
