@@ -65,8 +65,8 @@ class Joined(NamedTuple):
     @property
     def outputs(self) -> tuple[tuple[str, int], ...]:
         """Name and action of each output; only prompts make a mask of completions."""
-        made = _OUTPUTS[: 2 if self.prompt is None else 3]
-        return tuple((f"{self.prefix}{name}", action) for name, action in made)
+        outputs = _OUTPUTS[: 2 if self.prompt is None else 3]
+        return tuple((f"{self.prefix}{name}", action) for name, action in outputs)
 
 
 class Numbers(NamedTuple):
@@ -87,13 +87,13 @@ class PreferenceCollator(TrlCollator):
     pad_to_multiple_of: int | None
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        given, facts = require_names(features), own_facts(self)
+        columns, facts = require_names(features), own_facts(self)
         require_token(self.pad_token_id)
         rounded_up(0, self.pad_to_multiple_of)
-        sets, numbers = self._rows_and_numbers(given)
-        optional = (name for one in self._rows if one.optional for name in one.completions)
-        either = *optional, *(one.name for one in self._numbers if one.optional)
-        names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
+        sets, numbers = self._rows_and_numbers(columns)
+        optional = (name for rows in self._rows if rows.optional for name in rows.completions)
+        either = *optional, *(column.name for column in self._numbers if column.optional)
+        names = *(name for rows in sets for name in rows.columns), *(column.name for column in numbers)
         limit = self._limit()
         layout = col.BatchLayout(
             -1,
@@ -119,10 +119,10 @@ class PreferenceCollator(TrlCollator):
             spec = spec._replace(layout=layout._replace(multiple_of=1, total=0), finish=_cut)
         return spec.make(self, features)  # type: ignore[no-any-return]
 
-    def _rows_and_numbers(self, given: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+    def _rows_and_numbers(self, columns: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
         """The rows and numbers of a batch whose first example has these columns."""
-        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in given)
-        return sets, tuple(one for one in self._numbers if not one.optional or one.name in given)
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in columns)
+        return sets, tuple(column for column in self._numbers if not column.optional or column.name in columns)
 
     @property
     def _completions(self) -> int:
@@ -130,8 +130,8 @@ class PreferenceCollator(TrlCollator):
 
     def _roles(self, features: Any) -> dict[str, Role]:
         sets, numbers = self._rows_and_numbers(features[0])
-        rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
-        return {**rows, **{one.name: Role.NUMBER for one in numbers}}
+        tokens = dict.fromkeys((name for rows in sets for name in rows.columns), Role.TOKENS)
+        return tokens | {column.name: Role.NUMBER for column in numbers}
 
     def _limit(self) -> int:
         """The tokens that rows are cut to; 0: all stay. Raises FallBack for invalid options."""
@@ -151,7 +151,7 @@ def _values(collator: Any, key: PlanKey) -> dict[str, Any]:
 def _reference_column(name: str, features: Any, key: PlanKey) -> Any:
     _, numbers = key.options
     with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
-        dtype = next(one.dtype for one in numbers if one.name == name)
+        dtype = next(column.dtype for column in numbers if column.name == name)
         return torch.tensor(values_of(features, name), dtype=dtype)
 
 
@@ -161,14 +161,14 @@ def _cut(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, Any]:
         names = [name for name, _ in rows.outputs if name in batch]
         if not names:
             continue
-        made = [batch[name] for name in names]
-        sizes = made[1].sum(1).numpy()
+        outputs = [batch[name] for name in names]
+        sizes = outputs[1].sum(1).numpy()
         kept = np.minimum(sizes, limit)
         starts = sizes - kept if ends else np.zeros_like(sizes)
-        bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
+        bounds = np.arange(len(sizes) + 1, dtype=np.int64) * outputs[0].shape[1]
         columns = _core.Columns()
-        for index, one in enumerate(made):
-            columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
+        for index, output in enumerate(outputs):
+            columns.add_ragged(address_of(output), INT64, output.numel(), address_of(bounds), len(sizes))
             columns.cut(index, address_of(starts), address_of(kept))
         steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
         layout = col.BatchLayout(rounded_up(int(kept.max()), collator.pad_to_multiple_of))
@@ -192,11 +192,11 @@ def preference_plan(key: PlanKey) -> Plan:
         steps += [(name, index, action, INT64) for name, action in rows.outputs]
         index += len(rows.columns)
     held = {}
-    for place, one in enumerate(numbers, index):
-        kind = _number_kind(shapes[place], one.dtype, key.float_kind)
+    for place, column in enumerate(numbers, index):
+        kind = _number_kind(shapes[place], column.dtype, key.float_kind)
         if kind is None:
-            held[one.name] = one.name
-        steps.append((one.name, place, col.HOLD, 0) if kind is None else (one.name, place, col.NUMBERS, kind))
+            held[column.name] = column.name
+        steps.append((column.name, place, col.HOLD, 0) if kind is None else (column.name, place, col.NUMBERS, kind))
     return Plan(tuple(steps), held)
 
 

@@ -62,14 +62,14 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self.padding_is_one_sequence
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        given, facts = require_names(features), own_facts(self) if _REMEMBERS else None
+        columns, facts = require_names(features), own_facts(self) if _REMEMBERS else None
         require_token(self.pad_token_id)
         flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
         rounded_up(0, multiple)
         positions = not flattens and bool(getattr(self, "return_position_ids", False))
-        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in given)
-        self._require_newest(given, features, names)
-        packed = SEQ_LENGTHS in given and (flattens or positions)
+        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in columns)
+        self._require_newest(columns, features, names)
+        packed = SEQ_LENGTHS in columns and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1
         defers = self.deferred and not flattens and not positions
         spec = Spec(
@@ -77,7 +77,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             sft_plan,
             (flattens, positions, packed),
             names,
-            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in given),
+            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in columns),
             main=None if flattens else MAIN,
             layout=col.BatchLayout(
                 -1, multiple or 1, False, _IGNORED, continue_positions=not positions, seq_lengths=documents
@@ -85,28 +85,28 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             values=_values,
             facts=facts,
             deferred=deferred_batch if defers else None,
-            check=None if "labels" in given else _have_no_labels,
+            check=None if "labels" in columns else _have_no_labels,
             finish=_finished if flattens else None,
         )
         return spec.make(self, features)  # type: ignore[no-any-return]
 
     def _roles(self, features: Any) -> dict[str, Role]:
         reads = {MAIN: Role.TOKENS}
-        if all("labels" in one for one in features):  # rows without labels take their ids
+        if all("labels" in row for row in features):  # rows without labels take their ids
             reads["labels"] = Role.MARKS
         if SEQ_LENGTHS in features[0]:
             reads[SEQ_LENGTHS] = Role.SIZES
         return reads
 
-    def _require_newest(self, given: Any, features: Any, names: tuple[str, ...]) -> None:
+    def _require_newest(self, columns: Any, features: Any, names: tuple[str, ...]) -> None:
         """Raises FallBack for what only older classes do: cut rows, and make labels of masks."""
         limit = getattr(self, "max_length", None)
         if limit is not None and not self.padding_free:
-            found = _core.collect(features, names, interop())
-            longest = 0 if found is None else max(found[1].describe(index)[4] for index in range(len(names)))
+            collected = _core.collect(features, names, interop())
+            longest = 0 if collected is None else max(collected[1].describe(index)[4] for index in range(len(names)))
             if type(limit) is not int or longest > limit:
                 raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
-        if not _REMEMBERS and ("completion_mask" in given or "assistant_masks" in given):
+        if not _REMEMBERS and ("completion_mask" in columns or "assistant_masks" in columns):
             raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
 
@@ -127,12 +127,12 @@ def _finished(collator: Any, batch: dict[str, Any], features: Any) -> dict[str, 
         total = batch[MAIN].shape[1]
         rows, end = len(bounds) - 1, int(bounds[-1])
         if rest := total - end:
-            one = collator.padding_is_one_sequence
-            batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
-            batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
-            more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
-            bounds = torch.cat([bounds, more.to(torch.int32)])
-            longest = max(batch["max_length_q"], rest if one else 1)
+            joined = collator.padding_is_one_sequence
+            batch["position_ids"][0, end:] = torch.arange(rest) if joined else 0
+            batch["seq_idx"][0, end:] = rows if joined else torch.arange(rows, rows + rest)
+            bounds_of_padding = torch.tensor([total]) if joined else torch.arange(end + 1, total + 1)
+            bounds = torch.cat([bounds, bounds_of_padding.to(torch.int32)])
+            longest = max(batch["max_length_q"], rest if joined else 1)
             batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
     batch["cu_seq_lens_k"] = bounds
     return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
