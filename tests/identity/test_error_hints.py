@@ -37,7 +37,7 @@ from support.hints import (
 )
 from support.others import OTHERS, TRL
 
-PERMUTED, WORDS = ([name] for name in MASKED)
+PERMUTED, WORDS = MASKED[:1], MASKED[1:]
 UNPADDED = [*PLAIN, *STACKED]
 WHOLE = r"for example (collator\(.*\))"
 LOADER = r"DataLoader: (DataLoader\(.*collate_fn=collator\))"

@@ -12,7 +12,7 @@ import transformers
 import quadrat
 from support import samples
 from support.compare import assert_identical, assert_same_outcome, default_dtype, frozen, generator_states, outcome
-from support.samples import CLASSES, TWINS, batch, make
+from support.samples import TWINS, batch, make
 
 
 class Tensor(np.ndarray):
@@ -82,12 +82,6 @@ def test_options_of_quadrat_are_not_lost(name, options, framework):
     with pytest.raises(ValueError, match=f"return_tensors='{framework}'.*leave these options out"):
         make(quadrat, name, return_tensors=framework, **options)(batch(name))
     assert generator_states() == states
-
-
-def test_every_collator_has_a_twin_or_says_so():
-    for name in set(CLASSES) - set(TWINS):
-        with pytest.raises(ValueError, match="'tf' not recognized"):
-            make(quadrat, name, return_tensors="tf")(batch(name))
 
 
 # Longer than the draws that show a probability that is rounded in another way.

@@ -21,8 +21,7 @@ def test_every_option_is_in_the_signature(name):
     assert not any(option.kind in KEYWORDS for option in options.values())
     assert all(option.annotation is not option.empty for option in options.values())
     assert "deferred" in options
-    reference = ORIGINALS.get(name, ORIGINALS["DataCollatorForLanguageModeling"])
-    theirs = inspect.signature(reference).parameters.values()
+    theirs = inspect.signature(ORIGINALS[name]).parameters.values()
     named = [option for option in theirs if option.kind not in KEYWORDS]
     if name != "DataCollatorWithFlattening":
         assert [(option.name, option.default) for option in list(options.values())[: len(named)]] == [
@@ -80,7 +79,8 @@ def test_own_options_are_shown_where_they_are_used():
     shown = "DataCollatorWithFlattening(return_tensors='np', separator_id=3, kwargs_for='mask')"
     for one in (collator, copy.deepcopy(collator), pickle.loads(pickle.dumps(collator))):
         assert repr(one) == shown
-    words = quadrat.DataCollatorForWholeWordMask(tokenizer())
-    assert "deferred" not in repr(words)
-    words.deferred = True
-    assert repr(words).endswith(", deferred=True)")
+    if "DataCollatorForWholeWordMask" in CLASSES:
+        words = quadrat.DataCollatorForWholeWordMask(tokenizer())
+        assert "deferred" not in repr(words)
+        words.deferred = True
+        assert repr(words).endswith(", deferred=True)")

@@ -189,8 +189,8 @@ def test_masks_by_counter_from_a_shared_dataset(deferred):
     ("name", "options"),
     [
         ("DataCollatorForLanguageModeling", {"seed": 5}),  # of which one thread makes a generator
-        ("DataCollatorForWholeWordMask", {}),  # words are shuffled by Python's generator, the rest is the library's
-        ("DataCollatorForPermutationLanguageModeling", {}),
+        # On 4.57 words, too, which Python's generator shuffles; the rest is the library's.
+        *((name, {}) for name in samples.BARE[1:]),
     ],
 )
 def test_threads_draw_one_after_the_other(name, options, library):

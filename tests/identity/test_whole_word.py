@@ -1,4 +1,4 @@
-"""DataCollatorForWholeWordMask == that of transformers 4.57; on 5.x, which has none, == the plain Python one."""
+"""DataCollatorForWholeWordMask == that of transformers 4.57; for that of 5.x see test_whole_words.py."""
 
 import functools
 import random
@@ -13,16 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.installed.originals import masks_words_as_4
-from quadrat.installed.whole_word_mask_4 import DataCollatorForWholeWordMask as Plain
 from support.compare import assert_identical, assert_same_outcome, seeded
 from support.strategies import WRAPPERS, make_word_piece_tokenizer
 
 Reference: Any = getattr(transformers, "DataCollatorForWholeWordMask", None)
-Reference = Reference if masks_words_as_4(Reference) else Plain
-CANDIDATES = {"compiled": quadrat.DataCollatorForWholeWordMask}
-if Reference is not Plain:
-    CANDIDATES["plain"] = Plain
+Compiled: Any = quadrat.DataCollatorForWholeWordMask
+BOTH = (Reference, Compiled)
+pytestmark = pytest.mark.skipif(
+    not hasattr(Reference, "_shuffle"), reason="transformers 5 has no collator that finds words by the '##' of tokens"
+)
 
 
 class BertLike(transformers.BertTokenizerFast):
@@ -129,18 +128,15 @@ def make(cls: Any, tokenizer: Any, options: dict[str, Any]) -> Any:
         return cls(tokenizer, **options)
 
 
-@pytest.mark.parametrize("cls", CANDIDATES.values(), ids=list(CANDIDATES))
 @given(tokenizers(), batches(), OPTIONS, st.integers(0, 99))
-def test_masks_alike(cls, tokenizer, batch, options, seed):
-    reference, collator = make(Reference, tokenizer, options), make(cls, tokenizer, options)
-    assert_identical(reference, collator, batch, seed=seed)
+def test_masks_alike(tokenizer, batch, options, seed):
+    assert_identical(*(make(cls, tokenizer, options) for cls in BOTH), batch, seed=seed)
 
 
-@pytest.mark.parametrize("cls", CANDIDATES.values(), ids=list(CANDIDATES))
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("seed", [None, 3])
 @given(data=st.data())
-def test_usual_batches(cls, framework, seed, data):
+def test_usual_batches(framework, seed, data):
     tokenizer = make_word_piece_tokenizer(padding_side=data.draw(st.sampled_from(["right", "left"])), cls=BertLike)
     lengths = data.draw(st.lists(st.integers(1, 700), min_size=1, max_size=4))
     draw = random.Random(data.draw(st.integers(0, 10**6)))
@@ -152,7 +148,7 @@ def test_usual_batches(cls, framework, seed, data):
         "return_tensors": framework, "seed": seed, "mlm_probability": data.draw(st.floats(0, 1)),
         "pad_to_multiple_of": data.draw(st.sampled_from([None, 8])),
     }  # fmt: skip
-    reference, collator = make(Reference, tokenizer, options), make(cls, tokenizer, options)
+    reference, collator = (make(cls, tokenizer, options) for cls in BOTH)
     assert_identical(reference, collator, batch)
     assert not getattr(collator, "_quadrat_fell_back", None)
 
@@ -195,13 +191,13 @@ NEW = [{"input_ids": [8, 62, 63]}, *SMALL]  # known when tokens have been added
     )
 )
 def test_changes_between_batches(steps):
-    reference, collator = (make(cls, make_word_piece_tokenizer(), {}) for cls in (Reference, CANDIDATES["compiled"]))
+    pair = [make(cls, make_word_piece_tokenizer(), {}) for cls in BOTH]
     for batch, change in steps:
-        assert_identical(reference, collator, batch)
-        for one in (reference, collator):
-            CHANGES[change](one)
+        assert_identical(*pair, batch)
+        for collator in pair:
+            CHANGES[change](collator)
     for batch in (SMALL, NEW):
-        assert_identical(reference, collator, batch)
+        assert_identical(*pair, batch)
 
 
 OVERRIDES: dict[str, Any] = {
@@ -217,7 +213,7 @@ OVERRIDES: dict[str, Any] = {
 @pytest.mark.parametrize("where", ["class", "instance"])
 def test_overridden_methods(name, framework, where):
     pair = []
-    for cls in (Reference, CANDIDATES["compiled"]):
+    for cls in BOTH:
         own = type("Own", (cls,), {name: OVERRIDES[name]} if where == "class" else {})
         pair.append(make(own, make_word_piece_tokenizer(), {"return_tensors": framework}))
         if where == "instance":
@@ -229,42 +225,37 @@ def test_overridden_methods(name, framework, where):
 @pytest.mark.parametrize(("framework", "called"), [("pt", "np"), ("np", "pt")])
 def test_called_for_the_other_framework(seed, framework, called):
     options = {"seed": seed, "return_tensors": framework}
-    pair = [make(cls, make_word_piece_tokenizer(), options) for cls in (Reference, CANDIDATES["compiled"])]
-    calls = [functools.partial(one, return_tensors=called) for one in pair]
+    pair = [make(cls, make_word_piece_tokenizer(), options) for cls in BOTH]
+    calls = [functools.partial(collator, return_tensors=called) for collator in pair]
     assert_identical(*calls, SMALL[:1])
 
 
 @pytest.mark.parametrize("rows", [torch.tensor([[2, 8, 9, 3]]), np.array([[2, 8, 9, 3]]), [], {}, iter([]), None, "ab"])
 def test_odd_features(rows):
-    pair = [make(cls, make_word_piece_tokenizer(), {}) for cls in (Reference, CANDIDATES["compiled"])]
-    assert_same_outcome(*(seeded(one, rows)[0] for one in pair))
+    pair = [make(cls, make_word_piece_tokenizer(), {}) for cls in BOTH]
+    assert_same_outcome(*(seeded(collator, rows)[0] for collator in pair))
 
 
-@pytest.mark.parametrize("cls", [CANDIDATES["compiled"], Plain])
-def test_warns_of_other_tokenizers_and_draws_nothing_if_that_is_an_error(cls):
-    collator = make(cls, make_word_piece_tokenizer(), {})
-    with pytest.warns(UserWarning, match="DataCollatorForWholeWordMask is only suitable for BertTokenizer"):
-        collator(SMALL)
+def test_warns_of_other_tokenizers_and_draws_nothing_if_that_is_an_error():
+    collator = make(Compiled, make_word_piece_tokenizer(), {})
     before = random.getstate(), torch.get_rng_state().tolist()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(UserWarning):
+        with pytest.raises(UserWarning, match="DataCollatorForWholeWordMask is only suitable for BertTokenizer"):
             collator(SMALL)
-    assert (random.getstate(), torch.get_rng_state().tolist()) == before
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make(cls, make_word_piece_tokenizer(cls=BertLike), {})(SMALL)
+        assert (random.getstate(), torch.get_rng_state().tolist()) == before
+        make(Compiled, make_word_piece_tokenizer(cls=BertLike), {})(SMALL)
 
 
 def test_warns_for_each_row():
     said = []
-    for cls in (Reference, Plain, CANDIDATES["compiled"]):
+    for cls in BOTH:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             make(cls, make_word_piece_tokenizer(), {})(SMALL)
-        said.append([(one.category, str(one.message)) for one in warned])
+        said.append([(warning.category, str(warning.message)) for warning in warned])
     assert len(said[0]) == len(SMALL) > 1
-    assert said == [said[0]] * 3
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(
@@ -272,20 +263,6 @@ def test_warns_for_each_row():
 )
 def test_fields(options):
     tokenizer = make_word_piece_tokenizer()
-    reference, *others = (make(cls, tokenizer, options) for cls in (Reference, *CANDIDATES.values()))
-    for other in others:
-        beyond = {} if type(other) is Plain else {"deferred": False}
-        assert vars(other) == {**vars(reference), **beyond}
-        assert (other.mlm, other.whole_word_mask) == (True, True)
-        assert isinstance(other, transformers.DataCollatorForLanguageModeling)
-
-
-def test_another_class_of_that_name():
-    """Early 5.x have one that masks by offsets, as DataCollatorForLanguageModeling does: no original of quadrat's."""
-    assert Reference is Plain or masks_words_as_4(Reference)
-    assert not masks_words_as_4(transformers.DataCollatorForLanguageModeling)
-    assert not masks_words_as_4(None)
-    theirs = getattr(transformers, "DataCollatorForWholeWordMask", None)
-    with quadrat.patch_transformers():
-        inside = getattr(transformers, "DataCollatorForWholeWordMask", None)
-    assert inside is (quadrat.DataCollatorForWholeWordMask if hasattr(theirs, "_shuffle") else theirs)
+    reference, collator = (make(cls, tokenizer, options) for cls in BOTH)
+    assert vars(collator) == {**vars(reference), "deferred": False}
+    assert (collator.mlm, collator.whole_word_mask) == (True, True)

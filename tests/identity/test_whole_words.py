@@ -1,5 +1,7 @@
 """Whole-word masking by offsets: as the installed transformers does it, and where that fails."""
 
+import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat.installed.originals import ORIGINALS
 from support.compare import (
     assert_identical,
     assert_same_batch,
@@ -19,7 +22,7 @@ from support.compare import (
     outcome,
     seed_everything,
 )
-from support.masking import make_masking_tokenizer, make_pair, masking_tokenizers
+from support.masking import bare_rows, make_masking_tokenizer, make_pair, masking_tokenizers
 
 WHOLE_WORDS = {"whole_word_mask": True, "replacement": (1.0, 0.0)}
 
@@ -188,9 +191,42 @@ def test_offsets_are_left_out_without_whole_words(batch):
 
 def test_the_constructor_is_the_reference_s():
     def construct(module: Any) -> Any:
-        made = module.DataCollatorForLanguageModeling(
+        collator = module.DataCollatorForLanguageModeling(
             make_masking_tokenizer(), whole_word_mask=True, mask_replace_prob=0.8
         )
-        return made.mask_replace_prob
+        return collator.mask_replace_prob
 
     assert_same_outcome(outcome(construct, transformers), outcome(construct, quadrat))
+
+
+def masks_words(module: Any, tokenizer: Any, options: dict[str, Any]) -> Any:
+    """`DataCollatorForWholeWordMask` of 5.x; where transformers has dropped it, what it was."""
+    cls = getattr(module, "DataCollatorForWholeWordMask", module.DataCollatorForLanguageModeling)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # early 5.x announce that it goes
+        collator = cls(tokenizer, **options)
+    collator.mlm = collator.whole_word_mask = True
+    return collator
+
+
+NAMED = "DataCollatorForWholeWordMask"
+OPTIONS_OF_NAMED = st.fixed_dictionaries(
+    {"mlm_probability": st.sampled_from([0.15, 0.5, 0.0, 1.0]), "return_tensors": st.sampled_from(["pt", "np"])},
+    optional={"seed": st.sampled_from([0, 5]), "mlm": st.just(False), "mask_replace_prob": st.sampled_from([0.5, 0.9])},
+)
+
+
+@pytest.mark.skipif(NAMED in ORIGINALS, reason="that of transformers 4.x finds words by tokens: test_whole_word.py")
+@given(tokenizer=masking_tokenizers(), batch=word_features(equal=True) | bare_rows(), options=OPTIONS_OF_NAMED)
+def test_the_collator_of_that_name(tokenizer, batch, options):
+    reference, collator = (masks_words(module, tokenizer, options) for module in (transformers, quadrat))
+    made = quadrat.DataCollatorForWholeWordMask(tokenizer, **options)
+    assert vars(made) == vars(collator)  # all is forced from the start
+    assert_identical(reference, pickle.loads(pickle.dumps(made)), batch)
+
+
+def test_a_patch_replaces_the_collator_of_4_alone():
+    theirs = getattr(transformers, NAMED, None)
+    with quadrat.patch_transformers():
+        inside = getattr(transformers, NAMED, None)
+    assert inside is (quadrat.DataCollatorForWholeWordMask if NAMED in ORIGINALS else theirs)

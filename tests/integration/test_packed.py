@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 from transformers import BertLMHeadModel
 
 import quadrat
-from quadrat.input import items
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
 from support.trainer import arguments, trained
@@ -345,20 +344,6 @@ def test_bad_arguments():
     ):
         with pytest.raises(error, match=said):
             call()
-
-
-def test_pieces_of_rows_in_arrow_are_read_alone():
-    """A long row is not copied for each of its pieces: rows are cut where they lie."""
-    long = datasets.Dataset.from_list([{"input_ids": list(range(10_000))}])
-    source = quadrat.PackedDataset(long, 16, overlong="split", shuffle=False)
-    values, sizes = items.join(
-        source._rows([0]),
-        ["input_ids"],
-        items.Pieces(np.array([0]), np.array([10_000]), np.array([9_990]), np.array([10])),
-    )
-    assert values["input_ids"].tolist() == list(range(9_990, 10_000))
-    assert sizes.tolist() == [10]
-    assert source[3]["input_ids"].tolist() == list(range(48, 64))
 
 
 def test_kinds_of_numbers():

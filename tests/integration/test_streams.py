@@ -253,13 +253,6 @@ def test_the_dataset_of_the_user_stays_as_it_is():
     assert (dataset.epoch, dataset.state_dict()) == (5, before)
 
 
-def test_collators_keep_packed_rows_apart():
-    stream = quadrat.data.PackedStream(rows_of(LENGTHS), LIMIT, columns=["input_ids"], window=32)
-    loader = DataLoader(stream, batch_size=4, collate_fn=quadrat.DataCollatorWithFlattening())
-    starts = sum(int((batch["position_ids"] == 0).sum()) for batch in loader)
-    assert starts == sum(length > 0 for length in LENGTHS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_processes_of_accelerate_take_turns(kind):
     """Each process reads the whole stream (dispatch_batches=False), and all have as many batches."""

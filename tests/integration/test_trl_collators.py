@@ -87,7 +87,7 @@ def _parts(draw: Any, length: int) -> list[int]:
     cuts = sorted(draw(st.lists(st.integers(0, length), max_size=3)))
     odd = draw(st.integers(0, 9)) == 0
     sizes = np.diff([0, *cuts, length + odd]).tolist()
-    return sizes if odd else [size for size in sizes if size]
+    return sizes if odd or draw(st.integers(0, 3)) == 0 else [size for size in sizes if size]
 
 
 # torch takes no arrays that step backwards, and says so after batches of others too.
@@ -99,17 +99,6 @@ def test_sft(batches, padding_free, return_position_ids, multiple, pad_id):
     collators = both("sft", pad_token_id=pad_id, pad_to_multiple_of=multiple, **options)
     for rows in [*batches, *batches]:
         assert_identical(*collators, rows, same=assert_equal)
-
-
-@pytest.mark.parametrize("empty", [1, 2])
-@pytest.mark.parametrize("documents", [[], [0]])
-@pytest.mark.parametrize("padding_free", [True, False])
-def test_packed_rows_of_which_one_is_empty(padding_free, documents, empty):
-    """torch takes it for floats, and with it all others; and positions are counted on from an empty document."""
-    rows = [{"input_ids": [5, 6, 7], "seq_lengths": [1, 2]}, {"input_ids": [8, 9], "seq_lengths": [2]}]
-    rows.insert(empty, {"input_ids": [], "seq_lengths": documents})
-    collators = both("sft", pad_token_id=0, padding_free=padding_free, return_position_ids=True)
-    assert_identical(*collators, rows, same=assert_equal)
 
 
 OPTIONS = st.fixed_dictionaries(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import oracles
 import quadrat
+from support import samples
 from support.compare import frozen, generator_states
 from support.masking import MASK_VOCABULARY, OwnSpecialTokens, make_masking_tokenizer, make_pair
 from support.strategies import ROW_FORMS, PadsInItsOwnWay
@@ -325,7 +326,7 @@ def test_a_matrix_alone_does_not_say_where_rows_are() -> None:
             getattr(make(), method)(matrix)
 
 
-@pytest.mark.parametrize("name", ["DataCollatorForWholeWordMask", "DataCollatorForPermutationLanguageModeling"])
+@pytest.mark.parametrize("name", samples.BARE[1:])
 def test_collators_without_it(name: str) -> None:
     with pytest.raises(TypeError, match=f"'rng'. {name} has no rng: "):
         getattr(quadrat, name)(TOKENIZER, rng="philox")

@@ -12,7 +12,7 @@ from quadrat.support.extras import EXTRAS
 from support.isolated import words
 from support.public import EVERYWHERE, HOMES, PUBLIC
 
-HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
+HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
 BLOCK = """
 import importlib.abc, sys
@@ -72,10 +72,6 @@ NEEDS = {
     "pyarrow": {
         "quadrat.Ragged.from_rows([[1]]).to_arrow()": "Ragged.to_arrow needs pyarrow: pip install pyarrow",
         "quadrat.ArrowDataset": 'quadrat.ArrowDataset needs pyarrow: pip install "quadrat[datasets]"',
-        "import quadrat.data.ray": 'quadrat.data.ray needs pyarrow: pip install "quadrat[ray]"',
-    },
-    "ray": {
-        "import quadrat.data.ray": 'quadrat.data.ray needs Ray Data 2.47 or later: pip install "quadrat[ray]"',
     },
     "trl": {
         "quadrat.trl": "quadrat.trl needs trl: pip install trl",
@@ -138,7 +134,7 @@ except ModuleNotFoundError as error:
 
 
 def test_extras_have_what_they_are_said_to_have():
-    """The rest comes with these: pyarrow with datasets and Ray, tokenizers with transformers."""
+    """The rest comes with these: pyarrow with datasets, tokenizers with transformers."""
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     section = re.search(r"\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.DOTALL)[1]
     extras = {name: re.findall(r'"([a-z]+)', packages) for name, packages in re.findall(r"(\w+) = (.*)", section)}

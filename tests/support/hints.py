@@ -13,7 +13,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 import quadrat
-from quadrat.installed import behaviour, whole_word_mask_4
+from quadrat.installed import behaviour
 from support import samples
 from support.compare import assert_same_batch, check_error, outcome
 from support.others import OTHERS
@@ -95,11 +95,9 @@ def _outcomes(mistake: Mistake, name: str, **more: Any) -> tuple[Any, tuple[str,
 
 
 def reference_of(name: str, **options: Any) -> Any:
-    """The reference's collator, as `samples.make`; of whole words, that which quadrat falls back on."""
+    """The reference's collator, as `samples.make`."""
     if name in OTHERS:
         return OTHERS[name].reference(**options)
-    if name in MASKED[1:]:
-        return whole_word_mask_4.Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
     return samples.make(transformers, name, **options)
 
 

@@ -1,4 +1,4 @@
-"""For each collator that transformers has, in any version: options and a batch that it works on."""
+"""For each collator that the installed transformers has: options and a batch that it works on."""
 
 import warnings
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import transformers
 from transformers import BatchEncoding
 
 import quadrat
+from quadrat.installed.originals import ORIGINALS
 from support.strategies import make_tokenizer
 
 
@@ -43,11 +44,8 @@ SAMPLES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "DataCollatorWithPadding": ({"pad_to_multiple_of": 4}, _rows(label=lambda n: n)),
     "DefaultDataCollator": ({}, _EVEN),
 }
-CLASSES = sorted(name for name in quadrat.__all__ if "DataCollator" in name)
-# Those that the installed transformers has, too. Before 5.20 it may have another class of the name of 4.57's.
-TWINS = [name for name in CLASSES if hasattr(transformers, name)]
-if "DataCollatorForWholeWordMask" in TWINS and not hasattr(transformers.DataCollatorForWholeWordMask, "_shuffle"):
-    TWINS.remove("DataCollatorForWholeWordMask")
+# With 5.x, `DataCollatorForWholeWordMask` is another `DataCollatorForLanguageModeling`: see test_whole_words.py.
+CLASSES = TWINS = sorted(name for name in ORIGINALS if "DataCollator" in name)
 _WITHOUT_TOKENIZER = ("DataCollatorWithFlattening", "DefaultDataCollator")
 
 
@@ -70,8 +68,8 @@ def source_of(name: str) -> str:
 
 
 def pair(name: str, **options: Any) -> list[Any]:
-    """The reference's collator, or quadrat's where the installed transformers has none, and quadrat's."""
-    return [make(module, name, **options) for module in (transformers if name in TWINS else quadrat, quadrat)]
+    """The reference's collator and quadrat's."""
+    return [make(module, name, **options) for module in (transformers, quadrat)]
 
 
 # These take rows of ids without a mapping around them, too.

@@ -1,4 +1,4 @@
-"""Datasets that quadrat's collators read from Arrow: rows, batches, packs, streams, and Ray Data."""
+"""Datasets that quadrat's collators read from Arrow: rows, batches, packs, streams."""
 
 from quadrat._names import public
 

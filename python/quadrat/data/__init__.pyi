@@ -1,4 +1,3 @@
-from quadrat.data import ray as ray
 from quadrat.data.batched import BatchedDataset as BatchedDataset
 from quadrat.data.streams import PackedStream as PackedStream
 from quadrat.integration.patch_datasets import patch_datasets as patch_datasets

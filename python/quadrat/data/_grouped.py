@@ -56,8 +56,8 @@ class GroupedDataset(WithEpoch):
     def _rows(self, rows: list[int]) -> Any:
         """Rows of the dataset by number: `Rows` if they are in Arrow, otherwise a list."""
         source = self._source
-        found = source.__getitems__(rows) if hasattr(source, "__getitems__") else [source[row] for row in rows]
-        return found if type(found) is Rows else with_columns(list(found), self.columns)
+        items = source.__getitems__(rows) if hasattr(source, "__getitems__") else [source[row] for row in rows]
+        return items if type(items) is Rows else with_columns(list(items), self.columns)
 
 
 def columns_of(columns: Sequence[str] | None, column: str | None = None) -> list[str] | None:

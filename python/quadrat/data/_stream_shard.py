@@ -53,9 +53,9 @@ class Share:
             from quadrat.data.iterable import in_arrow
 
             # An object of its own, with epoch and state; in a worker, it takes that worker's shards.
-            given, dataset = dataset, split_dataset_by_node(dataset, reader.rank, reader.ranks)
+            source, dataset = dataset, split_dataset_by_node(dataset, reader.rank, reader.ranks)
             if reader.ranks == 1:
-                dataset._distributed = given._distributed  # to split by one would share `take` and `skip` among shards
+                dataset._distributed = source._distributed  # to split by one would share `take` and `skip` among shards
             dataset._ex_iterable = own_examples(dataset._ex_iterable)
             dataset.set_epoch(epoch)
             if state is not None and begins_at(dataset, state):
@@ -116,17 +116,17 @@ def _makes_rows(dataset: Any) -> bool:
 def parts_of(examples: Any) -> list[Any]:
     """The parts that the examples of a `datasets.IterableDataset` are made of."""
     inside = [getattr(examples, name, []) for name in _INSIDE]
-    return [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
+    return [part for parts in inside for part in (parts if isinstance(parts, (list, tuple)) else [parts])]
 
 
 def own_examples(examples: Any) -> Any:
     """The same examples with a state of their own: another iterator of the dataset, as of an evaluation, resets it."""
-    made = copy.copy(examples)
+    twin = copy.copy(examples)
     for name in _INSIDE:
-        if (found := getattr(made, name, None)) is not None:
-            many = isinstance(found, (list, tuple))
-            setattr(made, name, [*map(own_examples, found)] if many else own_examples(found))
-    return made
+        if (part := getattr(twin, name, None)) is not None:
+            many = isinstance(part, (list, tuple))
+            setattr(twin, name, [*map(own_examples, part)] if many else own_examples(part))
+    return twin
 
 
 def begins_at(dataset: Any, state: Any) -> bool:

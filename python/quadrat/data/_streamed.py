@@ -195,10 +195,10 @@ class StreamedDataset(Resumable, _Base):
 
     def _measured(self, parts: list[Any]) -> tuple[LazyTable | list[Any], IntArray, IntArray]:
         """Where the rows that were read are, the place of each there, and its length."""
-        found, column, weights = together(parts), self._options.column, self._options.weights
-        if found is not None and set(self.columns or ()) <= set(found[0].arrow.column_names):
-            arrow, places = found[0].arrow, np.array(found[1])
-            source = found[0] if self.columns is None else LazyTable(arrow.select(self.columns))
+        rows_together, column, weights = together(parts), self._options.column, self._options.weights
+        if rows_together is not None and set(self.columns or ()) <= set(rows_together[0].arrow.column_names):
+            arrow, places = rows_together[0].arrow, np.array(rows_together[1])
+            source = rows_together[0] if self.columns is None else LazyTable(arrow.select(self.columns))
             try:
                 return source, places, lengths(arrow, column, weights=weights or None)[places]
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which

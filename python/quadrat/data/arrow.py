@@ -56,10 +56,10 @@ _READERS = {format_type: _readers(format_type) for format_type in (None, "python
 
 def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str | None) -> bool:
     """True if `datasets` itself reads the rows, in a known format; `getitem`: a `__getitem__` that may be there."""
-    own, attributes = type(dataset), vars(dataset)
+    cls, attributes = type(dataset), vars(dataset)
     return (
-        (own.__getitem__ is getitem or own.__getitem__ is original_getitem)
-        and own._getitem is _original_row
+        (cls.__getitem__ is getitem or cls.__getitem__ is original_getitem)
+        and cls._getitem is _original_row
         and "_getitem" not in attributes
         and "__getitem__" not in attributes
         and _READERS.get(format_type) == _readers(format_type)
@@ -173,7 +173,7 @@ def _look_of(stored: datasets.Dataset, field: pa.Field) -> Look:
 
 def _copy_of(table: pa.Table) -> pa.Table:
     """The same memory in other arrays: to read one counts its nulls, and the count is part of what is pickled."""
-    columns = [pa.chunked_array([_array_of(chunk) for chunk in one.chunks], one.type) for one in table.columns]
+    columns = [pa.chunked_array([_array_of(chunk) for chunk in column.chunks], column.type) for column in table.columns]
     return pa.table(columns, schema=table.schema)
 
 
@@ -183,8 +183,8 @@ def _array_of(array: pa.Array) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, _array_of(array.storage))
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if lists or pa.types.is_fixed_size_list(kind):
-        own, items = array.buffers()[: 1 + lists], [_array_of(array.values)]
-        return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=items)
+        buffers, items = array.buffers()[: 1 + lists], [_array_of(array.values)]
+        return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset, children=items)
     return array.slice(0)
 
 

@@ -38,18 +38,18 @@ _Formatted: Any = getattr(streams, "FormattedExamplesIterable", type("None", (_R
 
 def _reader(iterate: Callable[[Any], _Examples], most: int | None = None) -> _Read:
     """Reads tables one after the other as `datasets` does, so many rows at once, with one iterator for all."""
-    given: list[tuple[Any, pa.Table]] = []
+    waiting: list[tuple[Any, pa.Table]] = []
 
     def tables() -> Iterator[tuple[Any, pa.Table]]:
         while True:
-            key, table = given.pop()
+            key, table = waiting.pop()
             step = most or len(table)
             yield from ((key, table.slice(at, step)) for at in range(0, len(table), step))
 
     examples = iterate(_Arrow(tables, {}))
 
     def read(key: Any, table: pa.Table) -> Iterable[Any]:
-        given.append((key, table))
+        waiting.append((key, table))
         return map(operator.itemgetter(1), itertools.islice(examples, len(table) if table.num_columns else 0))
 
     return read
@@ -215,9 +215,9 @@ class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
         return self._parts_of(key, table, first, read)
 
     def _over(self, tables: Any) -> Any:
-        one = _as(_Formatted, self)
-        one.ex_iterable = tables
-        return one
+        examples = _as(_Formatted, self)
+        examples.ex_iterable = tables
+        return examples
 
 
 # States name the class that they are of.
@@ -226,10 +226,10 @@ _ArrowRows.__name__, _FormattedRows.__name__ = _Arrow.__name__, _Formatted.__nam
 
 def _as(cls: type, examples: Any, wanted: list[int] | None = None) -> Any:
     """A copy that shares its state, of another class."""
-    made = copy.copy(examples)
-    made.__class__ = cls
-    made.wanted, made._reads = wanted, Reads()
-    return made
+    twin = copy.copy(examples)
+    twin.__class__ = cls
+    twin.wanted, twin._reads = wanted, Reads()
+    return twin
 
 
 def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
@@ -241,9 +241,9 @@ def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
         crops = plain and inner._state_dict and inner._state_dict["cropped_chunk_length"]
         typed = plain and inner.is_typed and inner.features != examples.features
         return _as(_FormattedRows, examples, wanted) if plain and not crops and not typed and _are_equal() else examples
-    found = None if wanted is None else _passing(examples, _NOT_COUNTING, wanted)
-    found = _passing(examples, _PASSING) if found is None else found
-    return found if found is not None and _are_equal() else examples
+    passing = None if wanted is None else _passing(examples, _NOT_COUNTING, wanted)
+    passing = _passing(examples, _PASSING) if passing is None else passing
+    return passing if passing is not None and _are_equal() else examples
 
 
 def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None = None) -> Any:
@@ -255,10 +255,10 @@ def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None =
     examples = copy.copy(examples)
     for name in _INSIDE & vars(examples).keys():
         inside = getattr(examples, name)
-        found = [_passing(one, through, wanted) for one in (inside if isinstance(inside, list) else [inside])]
-        if None in found:
+        parts = [_passing(part, through, wanted) for part in (inside if isinstance(inside, list) else [inside])]
+        if None in parts:
             return None
-        setattr(examples, name, found if isinstance(inside, list) else found[0])
+        setattr(examples, name, parts if isinstance(inside, list) else parts[0])
     return examples
 
 
@@ -267,8 +267,8 @@ def _are_equal() -> bool:
     """True if rows, keys and states are those of the installed `datasets`, tried on a few tables."""
     sizes = _SMALLEST + 1, 0, 1, 2
     tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in sizes] for at in range(2)]
-    own = datasets.Features.from_arrow_schema(tables[0][0].schema)
-    others = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
+    features_of_tables = datasets.Features.from_arrow_schema(tables[0][0].schema)
+    cast_features = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
 
     def make(shards: list[int]) -> Iterator[Any]:
         for shard in shards:
@@ -285,22 +285,22 @@ def _are_equal() -> bool:
         examples = examples_of(cls, features, wanted)
         if state is not None:
             examples.load_state_dict(state)
-        found: list[Any] = []
+        outcome: list[Any] = []
         for key, part in examples:
             rows = part.arrow.to_pylist() if type(part) is LazyTable else [dict(part)]
-            found += [(key, row, None) for row in rows[:-1]] + [(key, rows[-1], examples.state_dict())]
-        return [*found, (None, None, examples.state_dict())]
+            outcome += [(key, row, None) for row in rows[:-1]] + [(key, rows[-1], examples.state_dict())]
+        return [*outcome, (None, None, examples.state_dict())]
 
     try:
-        for features in (None, own, others):
+        for features in (None, features_of_tables, cast_features):
             ours, theirs = (_ArrowRows, _Arrow) if features is None else (_FormattedRows, _Formatted)
             for *_, state in [(None, None, None), *run(theirs, features, None)[:-1:9]]:
-                rows, found = run(theirs, features, state), run(ours, features, state, [4])
-                parts = [(*one[:2], one[2] or row[2]) for one, row in zip(found, rows, strict=True)]
+                rows, parts = run(theirs, features, state), run(ours, features, state, [4])
+                parts = [(*part[:2], part[2] or row[2]) for part, row in zip(parts, rows, strict=True)]
                 if rows != parts or rows != run(ours, features, state):
                     return False
         # Not an `IterableDataset`, whose making goes through what `patch_datasets` puts in place.
-        dataset: Any = SimpleNamespace(features=own, _formatting=None)
+        dataset: Any = SimpleNamespace(features=features_of_tables, _formatting=None)
         dataset._prepare_ex_iterable_for_iteration = lambda: examples_of(_ArrowRows, None, [4])
         return all(type(part) is LazyTable for part in datasets.IterableDataset.__iter__(dataset))  # given as they are
     except Exception:  # an interface of another shape: `datasets` reads the rows

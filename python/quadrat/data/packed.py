@@ -82,8 +82,8 @@ class PackedDataset(GroupedDataset):
     ) -> None:
         super().__init__(dataset, columns, column)
         packing = Packing.of(max_length, strategy, overlong, counts, max_count)
-        found = measured(dataset, column) if lengths is None else lengths_of(lengths, len(dataset))
-        self._plan, self._column = _Plan(packing, found, bool(shuffle), seed_of(seed)), column
+        sizes = measured(dataset, column) if lengths is None else lengths_of(lengths, len(dataset))
+        self._plan, self._column = _Plan(packing, sizes, bool(shuffle), seed_of(seed)), column
         self._planned: tuple[int, Packs] | None = None
         self._current()  # raises for invalid lengths and options
 

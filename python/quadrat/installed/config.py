@@ -42,11 +42,11 @@ def show_config() -> dict[str, str]:
 
 
 def _versions() -> str:
-    found = {name: version(name) for name in RANGES}
+    installed = {name: version(name) for name in RANGES}
     outside = [
-        f"{name} {found[name]} (tested: {' to '.join(tested)})"
+        f"{name} {installed[name]} (tested: {' to '.join(tested)})"
         for name, tested in RANGES.items()
-        if found[name] != "not installed" and not is_within(tested, found[name])
+        if installed[name] != "not installed" and not is_within(tested, installed[name])
     ]
     return f"not tested with {', '.join(outside)}" if outside else "all versions tested"
 

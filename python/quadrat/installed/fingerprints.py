@@ -12,10 +12,10 @@ from typing import Any
 _TEXT = re.compile(r"""^\s*[rR]?(\"{3}|'{3}).*?\1\s*$""", re.MULTILINE | re.DOTALL)
 
 
-def fingerprint(thing: Any) -> str | None:
+def fingerprint(code: Any) -> str | None:
     """A fingerprint of a function, or of all that a class defines, the same on each Python; None without a source."""
     digest = hashlib.sha256()
-    for function in functions_of(thing):
+    for function in functions_of(code):
         lines = source_of(function)
         if not lines:
             return None
@@ -23,9 +23,9 @@ def fingerprint(thing: Any) -> str | None:
     return digest.hexdigest()[:16]
 
 
-def functions_of(thing: Any) -> Iterator[FunctionType]:
+def functions_of(code: Any) -> Iterator[FunctionType]:
     """The functions that a class defines; a function itself. Not what `dataclass` and the compiler of Python make."""
-    for value in vars(thing).copy().values() if inspect.isclass(thing) else (thing,):
+    for value in vars(code).copy().values() if inspect.isclass(code) else (code,):
         for part in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
             if not inspect.isfunction(part) or part.__module__ == "dataclasses":
                 continue
@@ -39,17 +39,17 @@ def source_of(function: FunctionType) -> list[str]:
     """As `inspect.getsource`, which is several times slower: the lines that hold code, none if there is no source."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 :]
-    found: list[str] = []
+    source: list[str] = []
     begun, outside = False, 0
     for line in lines:
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         indent = len(line) - len(line.lstrip())
-        if not found:
+        if not source:
             outside = indent
         if begun and indent <= outside and not text.startswith(")"):  # the end of a signature
             break
         begun = begun or text.startswith(("def ", "async def "))
-        found.append(line.rstrip())
-    return found
+        source.append(line.rstrip())
+    return source

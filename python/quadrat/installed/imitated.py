@@ -78,19 +78,19 @@ def code_of(*names: str, home: str | None = None) -> tuple[str, ...]:
         if isinstance(loaded[0], str):
             BROKEN[name] = f"transformers.{home} does not import: {loaded[0]}"
             continue
-        found = next((one for one in loaded if hasattr(one, name.partition(".")[0])), None)
+        home_module = next((module for module in loaded if hasattr(module, name.partition(".")[0])), None)
         CODE.setdefault(name, originals.METHODS.get(name) or originals.PATCHED.get(name))
-        if CODE[name] is None and found is not None:
-            CODE[name] = operator.attrgetter(name)(found)
+        if CODE[name] is None and home_module is not None:
+            CODE[name] = operator.attrgetter(name)(home_module)
     return names
 
 
-def code_of_trl(*things: Any) -> tuple[str, ...]:
+def code_of_trl(*codes: Any) -> tuple[str, ...]:
     """As `code_of`, for functions and classes of TRL, by their full names."""
-    named = {f"{one.__module__}.{one.__qualname__}": one for one in things}
-    for name, one in named.items():
-        CODE.setdefault(name, one)
-    return tuple(named)
+    by_name = {f"{code.__module__}.{code.__qualname__}": code for code in codes}
+    for name, code in by_name.items():
+        CODE.setdefault(name, code)
+    return tuple(by_name)
 
 
 # Code that several rows stand for.
@@ -146,11 +146,11 @@ def is_known(name: str) -> bool:
     code = CODE.get(name)
     if name in BROKEN or code is None:
         return name not in BROKEN
-    found = fingerprint(code)
-    if found is None:  # there is no source to look at: by the number after all
+    own_fingerprint = fingerprint(code)
+    if own_fingerprint is None:  # there is no source to look at: by the number after all
         package = library_of(name).lower()
         return is_within(RANGES[package], version(package))
-    return found in FINGERPRINTS.get(name, ())
+    return own_fingerprint in FINGERPRINTS.get(name, ())
 
 
 @functools.cache
@@ -182,10 +182,10 @@ def _broken(framework: Framework) -> str | None:
         return None
     works = _makes_batches(framework)
     ranges = ", ".join(f"{name} {' to '.join(RANGES[name])}" for name in names)
-    found, maker = ("right", "quadrat") if works else ("wrong", "transformers")
+    verdict, maker = ("right", "quadrat") if works else ("wrong", "transformers")
     warnings.warn(
         f"quadrat {_core.__version__} was not tested with {' and '.join(untested)}, but with {ranges}. "
-        f"A test batch was {found}, so {maker} makes the batches. "
+        f"A test batch was {verdict}, so {maker} makes the batches. "
         "Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's code without this test.",
         stacklevel=2,
     )
@@ -201,12 +201,12 @@ def _makes_batches(framework: Framework) -> bool:
 
         forms.append([torch.tensor([1, 2, 3]), torch.tensor([-4])])
     try:
-        made = [pad(rows, return_tensors=framework) for rows in forms]
+        batches = [pad(rows, return_tensors=framework) for rows in forms]
         floats = pad([[0.5], [1.5, -2.0]], return_tensors=framework)
         return (
-            all(batch.tolist() == expected and str(batch.dtype).endswith("int64") for batch in made)
+            all(batch.tolist() == expected and str(batch.dtype).endswith("int64") for batch in batches)
             and floats.tolist() == [[0.5, 0.0], [1.5, -2.0]]
-            and all(batch.sum() == 2 for batch in made)
+            and all(batch.sum() == 2 for batch in batches)
         )
     except Exception:  # an interface of another shape
         return False

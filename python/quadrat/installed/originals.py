@@ -43,15 +43,10 @@ if "whole_word_mask" not in DataCollatorForLanguageModeling.__dataclass_fields__
     )
 
 
-def masks_words_as_4(cls: Any) -> bool:
-    """True if a class named `DataCollatorForWholeWordMask` is that of 4.x, not the other one that early 5.x have."""
-    return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
-
-
 PADS_LABELS = (DataCollatorForSeq2Seq, DataCollatorForTokenClassification)
 ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
-if masks_words_as_4(_words):
+if hasattr(_words, "_shuffle"):  # that of 4.x: early 5.x have another one of this name
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
 
 

@@ -84,7 +84,7 @@ def from_transformers(collator: Any) -> Any:
     if cls.__name__ == "DataCollatorForWholeWordMask" and cls.__module__.startswith("transformers."):
         raise TypeError(
             "this DataCollatorForWholeWordMask, unlike that of transformers 4, is a DataCollatorForLanguageModeling "
-            "with whole_word_mask=True: use quadrat.DataCollatorForLanguageModeling(whole_word_mask=True) instead"
+            "with whole_word_mask=True: use quadrat.DataCollatorForWholeWordMask, which is one too"
         )
     if cls.__module__.startswith("transformers."):
         raise TypeError(f"quadrat has no replacement for transformers.{cls.__name__}: use it as it is")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 EXTRAS = {
     "cli": ("rich", "matplotlib"),
     "datasets": ("datasets", "pyarrow"),
-    "ray": ("ray", "pyarrow"),
     "transformers": ("transformers", "tokenizers", "torch"),
 }
 
@@ -26,9 +25,8 @@ def needs(what: str, extra: str | None = None) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES:
             raise
-        called = "Ray Data 2.47 or later" if package == "ray" else package
         install = f'"quadrat[{extra}]"' if package in EXTRAS.get(extra or "", ()) else package
-        raise ModuleNotFoundError(f"{what} needs {called}: pip install {install}", name=package) from error
+        raise ModuleNotFoundError(f"{what} needs {package}: pip install {install}", name=package) from error
 
 
 def version(package: str) -> str:

@@ -75,13 +75,13 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         >>> batch["input_ids"].tolist(), batch["attention_mask"].tolist()
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """
-    own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
+    method, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
     options = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose
     try:
-        if plain and originals.is_of(own, originals.PAD):
+        if plain and originals.is_of(method, originals.PAD):
             return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors)
-        if plain and is_of_luke(own):
-            return _by_reference(own, tokenizer, options, return_tensors, encoded_inputs)
+        if plain and is_of_luke(method):
+            return _by_reference(method, tokenizer, options, return_tensors, encoded_inputs)
     except Exception as error:
         _explain(error, encoded_inputs, TokenizerPad(lambda: tokenizer, options, return_tensors))
     defaults = PadOptions._field_defaults
@@ -171,14 +171,14 @@ class TokenizerPad(Imitator):
         """The tokenizer."""
         return self._tokenizer()
 
-    def _look(self, given: Any) -> Any:
-        return _inputs_of(self.tokenizer, given, self.return_tensors)[0]  # type: ignore[index]
+    def _look(self, encoded_inputs: Any) -> Any:
+        return _inputs_of(self.tokenizer, encoded_inputs, self.return_tensors)[0]  # type: ignore[index]
 
     def _plan(self, rows: Any, framework: Any) -> Any:
         return Padded.of(self, framework, self._options, facts=padding_facts(self)).make(self, rows)
 
-    def _finish(self, batch: Any, given: Any) -> Any:
-        return _with_lists(batch, given) if self._becomes_python else batch
+    def _finish(self, batch: Any, encoded_inputs: Any) -> Any:
+        return _with_lists(batch, encoded_inputs) if self._becomes_python else batch
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         return functools.partial(_by_reference, originals.PAD, self.tokenizer, self._options, self.return_tensors)
@@ -248,16 +248,16 @@ def _kind(row: Any) -> Framework | None:
 
 def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
     """Columns with rows as the reference reads them, of Python objects where there are arrays; None without rows."""
-    made: list[Any] = []
+    lists: list[Any] = []
     for value in columns.values():
         if type(value) in _PYTHON_ROWS:
-            made.append(value)
+            lists.append(value)
         elif type(value) in _ARRAYS and value.ndim > 0:
-            made.append(value.tolist() if arrays and value.ndim == 1 else list(value))
+            lists.append(value.tolist() if arrays and value.ndim == 1 else list(value))
         elif is_tensor(value) and value.ndim > 0 and not value.is_nested:
-            made.append(list(value.unbind()))
+            lists.append(list(value.unbind()))
         else:
             return None
-    if len({len(column) for column in made}) != 1:
+    if len({len(column) for column in lists}) != 1:
         return None
-    return Rows(_core.Table(tuple(columns), made))
+    return Rows(_core.Table(tuple(columns), lists))

@@ -65,8 +65,8 @@ class Joined(NamedTuple):
     @property
     def outputs(self) -> tuple[tuple[str, int], ...]:
         """Name and action of each output; only prompts make a mask of completions."""
-        made = _OUTPUTS[: 2 if self.prompt is None else 3]
-        return tuple((f"{self.prefix}{name}", action) for name, action in made)
+        outputs = _OUTPUTS[: 2 if self.prompt is None else 3]
+        return tuple((f"{self.prefix}{name}", action) for name, action in outputs)
 
 
 class Numbers(NamedTuple):
@@ -87,13 +87,13 @@ class PreferenceCollator(TrlCollator):
     pad_to_multiple_of: int | None
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        given, facts = require_names(features), own_facts(self)
+        columns, facts = require_names(features), own_facts(self)
         require_token(self.pad_token_id)
         rounded_up(0, self.pad_to_multiple_of)
-        sets, numbers = self._rows_and_numbers(given)
-        optional = (name for one in self._rows if one.optional for name in one.completions)
-        either = *optional, *(one.name for one in self._numbers if one.optional)
-        names = *(name for rows in sets for name in rows.columns), *(one.name for one in numbers)
+        sets, numbers = self._rows_and_numbers(columns)
+        optional = (name for rows in self._rows if rows.optional for name in rows.completions)
+        either = *optional, *(column.name for column in self._numbers if column.optional)
+        names = *(name for rows in sets for name in rows.columns), *(column.name for column in numbers)
         limit = self._limit()
         layout = col.BatchLayout(
             -1,
@@ -115,10 +115,10 @@ class PreferenceCollator(TrlCollator):
             return _Limited(layout=layout, **fields).make(self, features)  # type: ignore[no-any-return]
         return _Cut(layout=layout._replace(multiple_of=1, total=0), **fields).make(self, features)  # type: ignore[no-any-return]
 
-    def _rows_and_numbers(self, given: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
+    def _rows_and_numbers(self, columns: Collection[str]) -> tuple[tuple[Joined, ...], tuple[Numbers, ...]]:
         """The rows and numbers of a batch whose first example has these columns."""
-        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in given)
-        return sets, tuple(one for one in self._numbers if not one.optional or one.name in given)
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in columns)
+        return sets, tuple(column for column in self._numbers if not column.optional or column.name in columns)
 
     @property
     def _completions(self) -> int:
@@ -126,8 +126,8 @@ class PreferenceCollator(TrlCollator):
 
     def _roles(self, features: Any) -> dict[str, Role]:
         sets, numbers = self._rows_and_numbers(features[0])
-        rows = dict.fromkeys((name for one in sets for name in one.columns), Role.TOKENS)
-        return {**rows, **{one.name: Role.NUMBER for one in numbers}}
+        tokens = dict.fromkeys((name for rows in sets for name in rows.columns), Role.TOKENS)
+        return tokens | {column.name: Role.NUMBER for column in numbers}
 
     def _limit(self) -> int:
         """The tokens that rows are cut to; 0: all stay. Raises FallBack for invalid options."""
@@ -154,11 +154,11 @@ def preference_plan(key: PlanKey) -> Plan:
         steps += [(name, index, action, INT64) for name, action in rows.outputs]
         index += len(rows.columns)
     held = {}
-    for place, one in enumerate(numbers, index):
-        kind = _number_kind(shapes[place], one.dtype, key.float_kind)
+    for place, column in enumerate(numbers, index):
+        kind = _number_kind(shapes[place], column.dtype, key.float_kind)
         if kind is None:
-            held[one.name] = one.name
-        steps.append((one.name, place, col.HOLD, 0) if kind is None else (one.name, place, col.NUMBERS, kind))
+            held[column.name] = column.name
+        steps.append((column.name, place, col.HOLD, 0) if kind is None else (column.name, place, col.NUMBERS, kind))
     return Plan(tuple(steps), held)
 
 

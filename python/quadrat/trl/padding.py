@@ -79,7 +79,7 @@ class _Pad(Imitator):
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         return lambda tensors: _reference(tensors, self.value, self.side, self.multiple)
 
-    def _finish(self, batch: Any, given: Any) -> Any:
+    def _finish(self, batch: Any, tensors: Any) -> Any:
         return batch[""]
 
     def _plan(self, rows: Any, framework: Any) -> Any:
@@ -128,10 +128,10 @@ class _Tensors(Spec):
 def _problem(tensors: Any) -> str | None:
     if not isinstance(tensors, (list, tuple)) or not tensors:
         return f"tensors is {kind_of(tensors)}; give a list of tensors, at least one"
-    for place, one in enumerate(tensors):
-        if not isinstance(one, torch.Tensor):
-            return f"tensors[{place}] is {kind_of(one)}, not a tensor; give torch.tensor(row)"
-        if not one.ndim or one.ndim != tensors[0].ndim:
-            shapes = f"tensors[{place}] has shape {tuple(one.shape)}, tensors[0] {tuple(tensors[0].shape)}"
+    for place, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            return f"tensors[{place}] is {kind_of(tensor)}, not a tensor; give torch.tensor(row)"
+        if not tensor.ndim or tensor.ndim != tensors[0].ndim:
+            shapes = f"tensors[{place}] has shape {tuple(tensor.shape)}, tensors[0] {tuple(tensors[0].shape)}"
             return f"{shapes}; give all one number of dimensions, at least 1"
     return None

@@ -61,47 +61,47 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self.padding_is_one_sequence
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
-        given, facts = require_names(features), own_facts(self) if _REMEMBERS else None
+        columns, facts = require_names(features), own_facts(self) if _REMEMBERS else None
         require_token(self.pad_token_id)
         flattens, multiple = bool(self.padding_free), self.pad_to_multiple_of
         rounded_up(0, multiple)
         positions = not flattens and bool(getattr(self, "return_position_ids", False))
-        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in given)
-        self._require_newest(given, features, names)
-        packed = SEQ_LENGTHS in given and (flattens or positions)
+        names = MAIN, *(name for name in ("labels", SEQ_LENGTHS) if name in columns)
+        self._require_newest(columns, features, names)
+        packed = SEQ_LENGTHS in columns and (flattens or positions)
         documents = names.index(SEQ_LENGTHS) if packed else -1
         spec = (_Joined if flattens else _Padded)(
             framework=framework,
             options=(flattens, positions, packed),
             names=names,
-            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in given),
+            absent=tuple(name for name in ("labels", SEQ_LENGTHS) if name not in columns),
             main=None if flattens else MAIN,
             layout=col.BatchLayout(
                 -1, multiple or 1, False, _IGNORED, continue_positions=not positions, seq_lengths=documents
             ),
             facts=facts,
             deferred=self.deferred and not flattens and not positions,
-            check=None if "labels" in given else _have_no_labels,
+            check=None if "labels" in columns else _have_no_labels,
         )
         return spec.make(self, features)  # type: ignore[no-any-return]
 
     def _roles(self, features: Any) -> dict[str, Role]:
         reads = {MAIN: Role.TOKENS}
-        if all("labels" in one for one in features):  # rows without labels take their ids
+        if all("labels" in row for row in features):  # rows without labels take their ids
             reads["labels"] = Role.MARKS
         if SEQ_LENGTHS in features[0]:
             reads[SEQ_LENGTHS] = Role.SIZES
         return reads
 
-    def _require_newest(self, given: Any, features: Any, names: tuple[str, ...]) -> None:
+    def _require_newest(self, columns: Any, features: Any, names: tuple[str, ...]) -> None:
         """Raises FallBack for what only older classes do: cut rows, and make labels of masks."""
         limit = getattr(self, "max_length", None)
         if limit is not None and not self.padding_free:
-            found = _core.collect(features, names, interop())
-            longest = 0 if found is None else max(found[1].describe(index)[4] for index in range(len(names)))
+            collected = _core.collect(features, names, interop())
+            longest = 0 if collected is None else max(collected[1].describe(index)[4] for index in range(len(names)))
             if type(limit) is not int or longest > limit:
                 raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
-        if not _REMEMBERS and ("completion_mask" in given or "assistant_masks" in given):
+        if not _REMEMBERS and ("completion_mask" in columns or "assistant_masks" in columns):
             raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
 
