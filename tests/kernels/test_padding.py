@@ -58,17 +58,6 @@ INT32 = KINDS.index("int32")
 SIDES = ["right", "left"]
 
 
-def values_for(kind):
-    """Python numbers that the kind holds."""
-    if kind == "bool":
-        return st.booleans()
-    if kind.startswith("float"):
-        most = 65504 if kind == "float16" else 2**63 - 1
-        return st.floats(width=int(kind[5:])) | st.integers(-most, most) | st.booleans()
-    low, high = int(np.iinfo(kind).min), min(int(np.iinfo(kind).max), 2**63 - 1)
-    return st.sampled_from([low, high, 0, 1]) | st.integers(low, high) | st.booleans()
-
-
 def misfits_for(kind):
     """What a gap of this kind cannot be filled with."""
     never = st.sampled_from([None, "0", [0], 1j, object(), 2**70])
@@ -89,19 +78,6 @@ def ragged(lengths, kind):
     place = (values.ctypes.data, KINDS.index(kind), len(values), offsets.ctypes.data, len(lengths))
     columns.add_ragged(*place)
     return columns, values
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(SIDES), data=st.data())
-def test_fills_as_the_oracle(guarded, kind, *, lengths, extra, side, data):
-    value = data.draw(values_for(kind))
-    width = max(lengths, default=0) + extra
-    columns, _values = ragged(lengths, kind)
-    out = guarded(kind, (len(lengths), width))
-    assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", value) is None
-    expected = np.zeros((len(lengths), width), kind)
-    oracles.fill_gaps(lengths, side, value, expected)
-    assert out.holds(expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
