@@ -42,12 +42,12 @@ say = functools.partial(print, flush=True)
 
 
 def _environment(sanitized: Path | None, reports: Path) -> dict[str, str]:
-    own = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_DISABLE_PROGRESS_BARS"), "1")
-    own |= {"TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
+    variables = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_DISABLE_PROGRESS_BARS"), "1")
+    variables |= {"TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
     if sanitized is None:
-        return {**os.environ, **own}
+        return {**os.environ, **variables}
     # What is reported of a signal comes from the sanitizer.
-    return {**environment(sanitized.resolve(), reports), **own}
+    return {**environment(sanitized.resolve(), reports), **variables}
 
 
 @dataclass
@@ -139,9 +139,9 @@ def replay(options: argparse.Namespace) -> int:
     targets.prepare()
     kept, count = inputs.corpus(), 0
     for name, target in targets.find(options.files).items():
-        given = random.Random(name)
+        draw = random.Random(name)
         some = kept.get(name, [])
-        for data in [*some, *(inputs.new(given, some) for _ in range(options.replay))]:
+        for data in [*some, *(inputs.new(draw, some) for _ in range(options.replay))]:
             count += target(data)
     say(f"{count} inputs passed")
     return 0

@@ -41,8 +41,8 @@ class Worker:
     def __init__(self, folder: Path, seed: str, files: list[Path], only: str) -> None:
         self.folder, self.random = folder, random.Random(seed)
         self.left_out: list[str] = []
-        found = targets.find(files, self.left_out.append)
-        self.targets = {name: target for name, target in found.items() if only in name}
+        known = targets.find(files, self.left_out.append)
+        self.targets = {name: target for name, target in known.items() if only in name}
         self.places = {name: place for place, name in enumerate(self.targets)}
         self.kept = inputs.corpus()
         self.ran = self.gave_nothing = 0
@@ -95,8 +95,8 @@ class Worker:
         kind = name, type(error), frames[-1].filename, frames[-1].lineno
         self.errors[kind] = self.errors.get(kind, 0) + 1
         if self.errors[kind] <= _MOST_KEPT:
-            said = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            inputs.write(self.folder / "finds", name, data, said)
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            inputs.write(self.folder / "finds", name, data, trace)
 
     def save(self) -> None:
         """Write the counts: inputs that ran, inputs that gave nothing."""

@@ -263,8 +263,7 @@ def test_rows_of_flat_values_by_their_numbers(guarded, lengths, kind, shift, dat
     out = guarded(kind, len(expected))
     failure = _core.copy_rows(*flat(values, bounds, chosen), out.address, len(expected))
     assert failure is None
-    assert out.intact()
-    assert out.array.tolist() == expected.tolist()
+    assert out.holds(expected)
 
 
 def flat(values, bounds, chosen):

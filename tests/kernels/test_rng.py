@@ -90,9 +90,9 @@ def test_python(seed: int, step: int, normal: bool, high: int, count: int) -> No
         ours.gauss(0, 1)
     theirs = random.Random()
     theirs.setstate(ours.getstate())
-    one, order = theirs.randrange(high), list(range(count))
+    integer, order = theirs.randrange(high), list(range(count))
     theirs.shuffle(order)
-    assert _core.sample(PYTHON, ours, 0.5, high, count)[3:] == (one, order)
+    assert _core.sample(PYTHON, ours, 0.5, high, count)[3:] == (integer, order)
     assert ours.getstate() == theirs.getstate()
 
 

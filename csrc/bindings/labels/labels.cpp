@@ -123,6 +123,9 @@ Status read_row_of_words(const Column& column, std::size_t i, WordFormat format,
 Status flags_of(const Columns& columns, std::int64_t column, const BatchIds& batch, std::uint8_t padding,
                 std::uint8_t* out) {
     const auto index = static_cast<std::size_t>(column);
+    if (columns.at(index).inner != 1) {  // there is room for a number a token
+        return {Code::wrong_type};
+    }
     if (!batch.flat) {
         return columns.pad(index, out, Kind::uint8, batch.width, batch.side, py::int_(padding));
     }
@@ -171,10 +174,11 @@ Status CausalLabels::write(const Columns& columns, const BatchIds& batch) const 
 }
 
 Status KeptLabels::write(const Columns& columns, const BatchIds& batch) const {
-    const std::vector<std::int64_t>& masks = columns.at(static_cast<std::size_t>(mask_)).lengths;
-    const auto [length, other] = std::mismatch(masks.begin(), masks.end(), batch.lengths, batch.lengths + batch.rows);
-    if (length != masks.end() || other != batch.lengths + batch.rows) {
-        return {Code::wrong_length, length - masks.begin()};
+    const std::vector<Row>& masks = columns.at(static_cast<std::size_t>(mask_)).rows;
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        if (masks.at(static_cast<std::size_t>(i)).length != batch.lengths[i]) {
+            return {Code::wrong_length, i};
+        }
     }
     const auto kept = scratch<std::uint8_t>(batch.count());
     const Status status = flags_of(columns, mask_, batch, 0, kept.get());

@@ -167,6 +167,7 @@ void register_allocate(py::module_& m) {
         [](const Interop& interop, Framework torch,
            const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& shapes) {
             std::vector<Output> outputs;
+            outputs.reserve(shapes.size());
             for (const auto& [shape, kind] : shapes) {
                 outputs.push_back({shape, kind});
             }

@@ -227,6 +227,7 @@ std::vector<std::int64_t> Execution::chains(std::size_t index) const {
     const std::size_t first = index + (layout_.prompts ? 1 : 0);
     const std::vector<std::int64_t>& prompts = columns_.at(index).lengths;
     std::vector<std::int64_t> chains;
+    chains.reserve(prompts.size() * static_cast<std::size_t>(layout_.completions));
     for (std::size_t part = first; part < first + static_cast<std::size_t>(layout_.completions); ++part) {
         const std::vector<std::int64_t>& completions = columns_.at(part).lengths;
         for (std::size_t i = 0; i < completions.size(); ++i) {
