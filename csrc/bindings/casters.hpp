@@ -39,11 +39,11 @@ inline void clear_error() {
 }
 
 // The object of a new reference; where there is none, throws the error that Python has set.
-inline py::object taken(PyObject* made) {
-    if (made == nullptr) {
+inline py::object taken(PyObject* reference) {
+    if (reference == nullptr) {
         throw py::error_already_set();
     }
-    return py::reinterpret_steal<py::object>(made);
+    return py::reinterpret_steal<py::object>(reference);
 }
 
 // What a capsule of this name holds.
@@ -88,11 +88,11 @@ struct Visitor {
 
     template <typename... Objects>
     void operator()(const Objects&... objects) {
-        (one(objects.ptr()), ...);
+        (pass(objects.ptr()), ...);
     }
 
 private:
-    void one(PyObject* object) { result = result == 0 && object != nullptr ? visit(object, argument) : result; }
+    void pass(PyObject* object) { result = result == 0 && object != nullptr ? visit(object, argument) : result; }
 };
 
 // An address that Python gives as an int: a pointer to whatever the function reads or writes there.

@@ -22,11 +22,11 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 // of its value, which nobody asks for here. Where there is no memory for the entry, pybind11 frees the value twice, or
 // ends the process, as an exception then passes through the interpreter; this function needs no memory.
 template <typename T, typename Holder>
-void init_instance(py::detail::instance* self, const void* given) {
+void init_instance(py::detail::instance* self, const void* source) {
     py::detail::value_and_holder value = self->get_value_and_holder(py::detail::get_type_info(typeid(T)));
     void* const place = std::addressof(value.template holder<Holder>());
-    if (given != nullptr) {
-        const auto* const holder = static_cast<const Holder*>(given);
+    if (source != nullptr) {
+        const auto* const holder = static_cast<const Holder*>(source);
         if constexpr (std::is_copy_constructible_v<Holder>) {
             new (place) Holder(*holder);
         } else {
@@ -40,28 +40,28 @@ void init_instance(py::detail::instance* self, const void* given) {
 
 // pybind11 writes to a new instance before it looks whether there is one. From C++ it asks for it here.
 inline PyObject* allocate_instance(PyTypeObject* type, Py_ssize_t items) {
-    PyObject* const made = PyType_GenericAlloc(type, items);
-    if (made == nullptr) {
+    PyObject* const instance = PyType_GenericAlloc(type, items);
+    if (instance == nullptr) {
         throw py::error_already_set();
     }
-    return made;
+    return instance;
 }
 
 // From Python, which no exception may pass through, it is made here.
 inline PyObject* new_instance(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* const made = PyType_GenericAlloc(type, 0);
-    if (made != nullptr) {
-        reinterpret_cast<py::detail::instance*>(made)->allocate_layout();
+    PyObject* const instance = PyType_GenericAlloc(type, 0);
+    if (instance != nullptr) {
+        reinterpret_cast<py::detail::instance*>(instance)->allocate_layout();
     }
-    return made;
+    return instance;
 }
 
 // The value of an instance, by a plain read; null while it is made. No class here has more than one base.
 template <typename T>
 T* value_of(PyObject* self) {
-    const auto* const made = reinterpret_cast<py::detail::instance*>(self);
-    const bool there = made->simple_layout && made->simple_holder_constructed;
-    return there ? static_cast<T*>(made->simple_value_holder[0]) : nullptr;
+    const auto* const instance = reinterpret_cast<py::detail::instance*>(self);
+    const bool is_complete = instance->simple_layout && instance->simple_holder_constructed;
+    return is_complete ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
 }
 
 template <typename T, typename = void>
@@ -94,13 +94,13 @@ void set_up_type(PyHeapTypeObject* heap_type) {
 // class that holds Python objects has a member `void traverse(Visitor&) const`.
 template <typename T, typename... Options>
 py::class_<T, Options...> bind_class(py::module_& m, const char* name) {
-    py::class_<T, Options...> made(m, name, py::custom_type_setup(set_up_type<T>));
+    py::class_<T, Options...> cls(m, name, py::custom_type_setup(set_up_type<T>));
     using Holder = typename py::class_<T, Options...>::holder_type;
     py::detail::get_type_info(typeid(T))->init_instance = init_instance<T, Holder>;
-    auto* const type = reinterpret_cast<PyTypeObject*>(made.ptr());
+    auto* const type = reinterpret_cast<PyTypeObject*>(cls.ptr());
     type->tp_alloc = allocate_instance;
     type->tp_new = new_instance;
-    return made;
+    return cls;
 }
 
 }  // namespace quadrat

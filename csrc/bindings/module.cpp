@@ -10,11 +10,11 @@ namespace {
 void keep_memory_error(std::exception_ptr error) {
     try {
         std::rethrow_exception(std::move(error));
-    } catch (const std::runtime_error& said) {
+    } catch (const std::runtime_error& failure) {
         if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_MemoryError) != 0) {
             return;
         }
-        if (std::strncmp(said.what(), "Could not allocate", 18) != 0) {
+        if (std::strncmp(failure.what(), "Could not allocate", 18) != 0) {
             throw;
         }
         PyErr_Clear();

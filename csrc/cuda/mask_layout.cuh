@@ -82,10 +82,10 @@ __global__ void mask_layout(MaskLayout call) {
     const bool plain =
         for_words(mask, begin, end, lane, [&](std::int64_t, unsigned word) { count += count_bits(word); });
 
-    const auto own = static_cast<std::uint64_t>(count);
+    const auto kept = static_cast<std::uint64_t>(count);
     std::uint64_t* const published = call.published;
     if (lane == 0 && segment > 0) {
-        publish(published + segment, told_own | own);
+        publish(published + segment, told_own | kept);
     }
     const std::int64_t first = tokens_before(published, segment, lane);
     const std::int64_t last = first + count;

@@ -17,12 +17,12 @@ struct Batches {
     std::int64_t begin = 0, count = 0;
 
     void add(std::int64_t length) {
-        Gathering more = batch.with(length, budget);
-        if (batch.rows > 0 && !more.within(budget)) {
+        Gathering larger = batch.with(length, budget);
+        if (batch.rows > 0 && !larger.within(budget)) {
             close();
-            more = batch.with(length, budget);
+            larger = batch.with(length, budget);
         }
-        batch = more;
+        batch = larger;
     }
 
     void close() {
@@ -78,9 +78,9 @@ struct Balance {
     // Splits one batch at a time, the costliest of the `pool` cheapest ones; where none of them has two rows, the
     // cheapest of the others. Returns how many batches are missing still.
     std::int64_t split(std::int64_t pool, std::int64_t missing) {
-        const auto cheaper = [this](std::int64_t one, std::int64_t other) {
-            const std::int64_t first = batches[one].cost, second = batches[other].cost;
-            return first != second ? first < second : one > other;
+        const auto cheaper = [this](std::int64_t a, std::int64_t b) {
+            const std::int64_t first = batches[a].cost, second = batches[b].cost;
+            return first != second ? first < second : a > b;
         };
         std::int64_t size = 0;  // of a heap, in `spare`
         const auto add = [&](std::int64_t number) {
@@ -137,7 +137,7 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
             return {Code::out_of_range, row};
         }
     }
-    Batches found{budget, batches};
+    Batches gathered{budget, batches};
     bool rising = false;
     for (std::int64_t first = 0; first < order.size; rising = !rising) {
         const Span<std::int64_t> rows{order.data + first, std::min(window, order.size - first)};
@@ -148,15 +148,15 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
         watch.stretches(rows.size, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {  // while the window is in the cache
                 prefetch(lengths.data + rows[std::min(i + 32, rows.size - 1)]);
-                found.add(lengths[rows[i]]);
+                gathered.add(lengths[rows[i]]);
             }
         });
         first += rows.size;
     }
-    if (found.batch.rows > 0) {
-        found.close();
+    if (gathered.batch.rows > 0) {
+        gathered.close();
     }
-    *count = found.count;
+    *count = gathered.count;
     return {};
 }
 

@@ -42,12 +42,12 @@ struct Gathering {
     std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // that may be as wide as the longest
 
     Gathering with(std::int64_t length, const Budget& budget) const {
-        Gathering more{rows + 1, longest, total + length, most_rows};
+        Gathering larger{rows + 1, longest, total + length, most_rows};
         if (length > longest) {
-            more.longest = length;
-            more.most_rows = budget.tokens / budget.rounded(length);
+            larger.longest = length;
+            larger.most_rows = budget.tokens / budget.rounded(length);
         }
-        return more;
+        return larger;
     }
 
     bool within(const Budget& budget) const {

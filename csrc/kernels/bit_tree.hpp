@@ -78,9 +78,9 @@ public:
             if (number / word_bits >= levels_[level].size) {
                 return none;
             }
-            const std::uint64_t found = levels_[level][number / word_bits] >> (number % word_bits);
-            if (found != 0) {
-                return lowest_below(level, number + lowest_bit(found));
+            const std::uint64_t bits = levels_[level][number / word_bits] >> (number % word_bits);
+            if (bits != 0) {
+                return lowest_below(level, number + lowest_bit(bits));
             }
             number = number / word_bits + 1;
         }

@@ -43,18 +43,18 @@ Status check_offsets(Span<const std::int64_t> offsets, std::int64_t size, Longes
     if (begin < 0 || begin > size) {
         return {Code::bad_start, 0};
     }
-    LongestRow found;
+    LongestRow candidate;
     for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
         const std::int64_t end = offsets[row + 1];
         if (end < begin || end > size) {
             return {Code::bad_start, row};
         }
-        if (end - begin > found.length) {
-            found = {row, end - begin};
+        if (end - begin > candidate.length) {
+            candidate = {row, end - begin};
         }
         begin = end;
     }
-    *longest = found;
+    *longest = candidate;
     return {};
 }
 

@@ -137,14 +137,14 @@ Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<
         *facts = {};
         cu_seqlens[0] = 0;
         for (std::int64_t row = 0; row + 1 < cu_seqlens.size; ++row) {
-            const Count found = count(first + row * width, width);
-            facts->total += found.kept;
-            facts->longest = std::max(facts->longest, found.kept);
-            facts->plain = facts->plain && found.plain;
+            const Count counted = count(first + row * width, width);
+            facts->total += counted.kept;
+            facts->longest = std::max(facts->longest, counted.kept);
+            facts->plain = facts->plain && counted.plain;
             if (facts->total > std::numeric_limits<std::int32_t>::max()) {
                 return {Code::out_of_range, row};
             }
-            lengths[row] = static_cast<std::int32_t>(found.kept);
+            lengths[row] = static_cast<std::int32_t>(counted.kept);
             cu_seqlens[row + 1] = static_cast<std::int32_t>(facts->total);
         }
         return {};
@@ -161,7 +161,8 @@ Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<
             out[place] = at;  // the next one is written over it if the mask does not keep it
             place += first[at] != 0 ? 1 : 0;
         }
-        const bool ends = place == out.size && std::all_of(first + at, first + size, [](auto one) { return one == 0; });
+        const bool ends =
+            place == out.size && std::all_of(first + at, first + size, [](auto number) { return number == 0; });
         return {ends ? Code::ok : Code::changed};
     });
 }

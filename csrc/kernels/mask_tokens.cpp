@@ -89,9 +89,9 @@ QUADRAT_CLONES void write_unseen(std::int32_t rank, const std::int32_t* limit, s
 void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std::uint8_t* words, std::int64_t count,
                  std::int64_t width, std::int64_t* ids, std::int64_t* labels, std::int64_t* positions,
                  std::uint8_t* hit, std::int64_t* other) {
-    const std::int64_t found = draws.trials(p, words, count, other);
+    const std::int64_t hits = draws.trials(p, words, count, other);
     std::int64_t chosen = 0;
-    for (std::int64_t i = 0; i < found; ++i) {
+    for (std::int64_t i = 0; i < hits; ++i) {
         const std::int64_t first = other[i], end = first - first % width + width;
         positions[chosen++] = first;
         for (std::int64_t at = first + 1; at < end && words[at] != word_begins; ++at) {
@@ -180,7 +180,7 @@ Status choose_words(rng::IntegerDraws& draws, const std::int64_t* ids, Span<cons
     std::int64_t* const sizes = word + width;
     std::int64_t* const order = sizes + width;
     std::int64_t* const flags = joined.offsets == nullptr ? nullptr : order + width;
-    std::int64_t found = 0;
+    std::int64_t count = 0;
     for (std::int64_t i = 0; i < lengths.size; ++i) {
         const std::int64_t length = lengths[i];
         const std::int64_t start = padded_start(i, length, width, side);
@@ -194,11 +194,11 @@ Status choose_words(rng::IntegerDraws& draws, const std::int64_t* ids, Span<cons
         take_words(order, words, std::min(most, std::max<std::int64_t>(share, 1)), sizes);
         for (std::int64_t at = 0; at < length; ++at) {
             const bool masked = word[at] != no_word && sizes[word[at]] == taken;
-            positions[found] = start + at;  // `found` is at most the token's own number: there is room
-            found += masked && (pieces[ids[start + at]] & piece_kept) == 0 ? 1 : 0;
+            positions[count] = start + at;  // `count` is at most the token's own number: there is room
+            count += masked && (pieces[ids[start + at]] & piece_kept) == 0 ? 1 : 0;
         }
     }
-    *chosen = found;
+    *chosen = count;
     return {};
 }
 

@@ -55,11 +55,11 @@ struct PacksByRoom {
             const std::int64_t by_length = length == 0 ? rows : room % width / length;
             const std::int64_t each = std::min({rows, by_length, count == 0 ? rows : room / width / count});
             const std::int64_t wanted = rows / each;
-            const Placement made = opens ? open(wanted) : take(room, wanted);
-            add({made.first, made.first, made.packs, made.below, first_row, each, made.total + each, none},
+            const Placement target = opens ? open(wanted) : take(room, wanted);
+            add({target.first, target.first, target.packs, target.below, first_row, each, target.total + each, none},
                 room - each * (count * width + length), length == 0 && count == 0);
-            first_row += made.packs * each;
-            rows -= made.packs * each;
+            first_row += target.packs * each;
+            rows -= target.packs * each;
             watch.after(cold);
         }
     }
@@ -82,16 +82,17 @@ struct PacksByRoom {
     // Writes the rows of each pack, from the first that was placed to the last.
     void write(const std::int64_t* order, std::int64_t* rows, std::int64_t* offsets) const {
         offsets[0] = 0;
-        for (const Placement* one = placements; one != placements + placed; ++one) {
-            std::fill(offsets + one->first + 1, offsets + one->first + 1 + one->packs, one->total);
+        const Span<const Placement> all{placements, placed};
+        for (const Placement& placement : all) {
+            std::fill_n(offsets + placement.first + 1, placement.packs, placement.total);
         }
         for (std::int64_t pack = 0; pack < packs; ++pack) {
             offsets[pack + 1] += offsets[pack];
         }
-        for (const Placement* one = placements; one != placements + placed; ++one) {
-            for (std::int64_t pack = one->first; pack < one->first + one->packs; ++pack) {
-                write_pack(*one, pack, order, rows + offsets[pack + 1]);
-                watch.after(cold * one->total);
+        for (const Placement& placement : all) {
+            for (std::int64_t pack = placement.first; pack < placement.first + placement.packs; ++pack) {
+                write_pack(placement, pack, order, rows + offsets[pack + 1]);
+                watch.after(cold * placement.total);
             }
         }
     }
@@ -315,8 +316,8 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
         *packs = by_room.packs;
         return {};
     }
-    std::int64_t *const pack_of = rest, *const cursor = pack_of + order.size, *const more = cursor + order.size;
-    PacksInOrder in_order(order.size, max_length, more, watch);
+    std::int64_t *const pack_of = rest, *const cursor = pack_of + order.size, *const tree = cursor + order.size;
+    PacksInOrder in_order(order.size, max_length, tree, watch);
     for_each_length(order, lengths.data, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
         in_order.place(length, first, end, pack_of);
     });

@@ -19,12 +19,12 @@ QUADRAT_CLONES int find_masked(const std::uint32_t* drawn, const std::uint8_t* w
         hit[i] =
             static_cast<std::uint8_t>(static_cast<unsigned>(success) & static_cast<unsigned>(words[i] == word_begins));
     }
-    int found = 0;
+    int count = 0;
     for (int i = 0; i < n; ++i) {
-        at[found] = static_cast<std::uint8_t>(i);
-        found += hit[i];
+        at[count] = static_cast<std::uint8_t>(i);
+        count += hit[i];
     }
-    return found;
+    return count;
 }
 
 // The tokens of a masked word after its first, up to the end of the row.
@@ -47,9 +47,9 @@ void mask_row(const PhiloxMasking& how, std::uint64_t key, std::int64_t length, 
     for (std::int64_t first = 0; first < length; first += chunk) {
         const int n = static_cast<int>(std::min<std::int64_t>(chunk, length - first));
         rng::philox_run(philox_counter(how, key, philox_word(first).block), n, drawn);
-        const int found = find_masked(drawn, words + first, n, how.begins.masked, masked);
+        const int count = find_masked(drawn, words + first, n, how.begins.masked, masked);
         int randomised = 0;
-        for (int i = 0; i < found; ++i) {  // no branch that a processor could foresee
+        for (int i = 0; i < count; ++i) {  // no branch that a processor could foresee
             const std::int64_t at = first + masked[i];
             const std::uint32_t draw = draw_of_word(drawn[masked[i]]);
             const std::int64_t id = ids[at];

@@ -21,17 +21,17 @@ pytestmark = NEEDS_GPU
 def assert_arrives(batch: Any, expected: Any) -> None:
     """That a batch becomes `expected` on the GPU, pinned or not, waited for or not, on whatever stream."""
     other = torch.cuda.Stream()
-    for one in (batch, batch.pin_memory()):
+    for deferred in (batch, batch.pin_memory()):
         for non_blocking in (False, True):
             for stream in (torch.cuda.current_stream(), other):
                 with torch.cuda.stream(stream):
-                    made = one.to("cuda", non_blocking=non_blocking)
+                    arrived = deferred.to("cuda", non_blocking=non_blocking)
                 stream.synchronize()
                 for name, value in expected.items():
                     if isinstance(value, torch.Tensor):
-                        assert made[name].device.type == "cuda", name
-                        made[name] = made[name].cpu()
-                assert_same_batch(expected, made)
+                        assert arrived[name].device.type == "cuda", name
+                        arrived[name] = arrived[name].cpu()
+                assert_same_batch(expected, arrived)
 
 
 @pytest.mark.parametrize("name", samples.CLASSES)
@@ -57,7 +57,9 @@ def test_padding(sizes: list[int], side: str, multiple: int | None, further: boo
         for row, n in zip(rows, sizes, strict=True):
             row.update(weight=[n / 7] * n, flag=[bool(n % 3)] * (n % 5))
     tokenizer = make_tokenizer(padding_side=side)
-    collator, deferring = (quadrat.DataCollatorWithPadding(tokenizer, deferred=one, **options) for one in (False, True))
+    collator, deferring = (
+        quadrat.DataCollatorWithPadding(tokenizer, deferred=defers, **options) for defers in (False, True)
+    )
     assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
 
 
@@ -73,7 +75,7 @@ def test_flattening(sizes: list[int], multiple: int | None, separator: int) -> N
         "return_seq_idx": True,
         "separator_id": separator,
     }
-    collator, deferring = (quadrat.DataCollatorWithFlattening(deferred=one, **options) for one in (False, True))
+    collator, deferring = (quadrat.DataCollatorWithFlattening(deferred=defers, **options) for defers in (False, True))
     assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
 
 
@@ -87,23 +89,25 @@ def test_masks_by_counter(sizes: list[int], side: str, multiple: int | None, fla
     options = {"rng": "philox", "seed": 7, "mlm_probability": 0.5, "pad_to_multiple_of": multiple}
     tokenizer = make_masking_tokenizer(padding_side=side)
     collator, deferring = (
-        quadrat.DataCollatorForLanguageModeling(tokenizer, row_key="idx" if keyed else None, deferred=one, **options)
-        for one in (False, True)
+        quadrat.DataCollatorForLanguageModeling(tokenizer, row_key="idx" if keyed else None, deferred=defers, **options)
+        for defers in (False, True)
     )
-    for one in (collator, deferring):
-        one.set_epoch(3)
+    for masking in (collator, deferring):
+        masking.set_epoch(3)
     assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
 
 
 def test_a_pinned_loader() -> None:
     rows = [{"input_ids": list(range(3, 3 + n))} for n in range(1, 65)]
-    collator, deferring = (quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=one) for one in (False, True))
+    collator, deferring = (
+        quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=defers) for defers in (False, True)
+    )
     loader = torch.utils.data.DataLoader(rows, 8, collate_fn=deferring, num_workers=2, pin_memory=True)
     for first, batch in zip(range(0, 64, 8), loader, strict=True):
         assert batch.is_pinned()
-        made = batch.to("cuda", non_blocking=True)
+        arrived = batch.to("cuda", non_blocking=True)
         expected = collator(rows[first : first + 8])
-        assert all(torch.equal(made[name].cpu(), value) for name, value in expected.items())
+        assert all(torch.equal(arrived[name].cpu(), value) for name, value in expected.items())
 
 
 def padded() -> quadrat.deferred.DeferredBatch:

@@ -22,8 +22,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +42,12 @@ say = functools.partial(print, flush=True)
 
 
 def _environment(sanitized: Path | None, reports: Path) -> dict[str, str]:
-    own = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_DISABLE_PROGRESS_BARS"), "1")
-    own |= {"TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
+    variables = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_DISABLE_PROGRESS_BARS"), "1")
+    variables |= {"TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
     if sanitized is None:
-        return {**os.environ, **own}
+        return {**os.environ, **variables}
     # What is reported of a signal comes from the sanitizer.
-    return {**environment(sanitized.resolve(), reports), **own}
+    return {**environment(sanitized.resolve(), reports), **variables}
 
 
 @dataclass
@@ -64,7 +63,6 @@ class Process:
     seen: int = 0
     folder: Path = BUILD
     child: Any = None
-    crashes: list[str] = field(default_factory=list)
 
     def start(self) -> None:
         self.runs += 1
@@ -120,41 +118,6 @@ class Process:
         reports = "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("report.*")))[:6000]
         name = json.loads((self.folder / "counts.json").read_text())["targets"][target]
         inputs.write(self.folder / "finds", name, data, f"{what}\n{reports}\n{log}")
-        self.crashes.append(name)
-
-
-Counts = dict[tuple[str, str], list[float]]
-
-
-def _collect(folder: Path, processes: list[Process]) -> tuple[Counts, list[str]]:
-    """(build, folder of tests or "all") -> inputs, those that gave nothing, finds, seconds; and what was left out."""
-    total: Counts = defaultdict(lambda: [0, 0, 0, 0.0])
-    left_out: list[str] = []
-
-    def add(build: str, name: str, count: list[float]) -> None:
-        for row in (name.partition("/")[0], "all"):
-            total[build, row] = [a + b for a, b in zip(total[build, row], count, strict=True)]
-
-    for path in folder.glob("*/counts.json"):
-        done = json.loads(path.read_text())
-        left_out = done["left out"]
-        for name, count in done["counts"].items():
-            add(path.parent.name.partition("-")[0], name, count)
-    for process in processes:
-        for name in process.crashes:
-            add("sanitized" if process.sanitized else "plain", name, [0, 0, 1, 0])
-    return total, left_out
-
-
-def _table(total: Counts) -> list[str]:
-    builds = sorted({build for build, _ in total})
-    lines = [f"{'tests of':44}" + "".join(f"{build:>12}{'per second':>12}" for build in builds) + f"{'finds':>8}"]
-    for row in sorted({row for _, row in total}, key=lambda row: (row == "all", row)):
-        cells = [total[build, row] for build in builds]
-        numbers = "".join(f"{int(cell[0]):12,}{cell[0] / max(cell[3], 1e-9):12,.0f}" for cell in cells)
-        lines.append(f"{row:44}{numbers}{int(sum(cell[2] for cell in cells)):8}")
-    nothing = int(sum(total[build, "all"][1] for build in builds))
-    return [*lines, f"({nothing:,} further byte strings gave no input: what they say is no case of their test)"]
 
 
 def repeat(path: Path) -> int:
@@ -176,9 +139,9 @@ def replay(options: argparse.Namespace) -> int:
     targets.prepare()
     kept, count = inputs.corpus(), 0
     for name, target in targets.find(options.files).items():
-        given = random.Random(name)
+        draw = random.Random(name)
         some = kept.get(name, [])
-        for data in [*some, *(inputs.new(given, some) for _ in range(options.replay))]:
+        for data in [*some, *(inputs.new(draw, some) for _ in range(options.replay))]:
             count += target(data)
     say(f"{count} inputs passed")
     return 0
@@ -203,20 +166,19 @@ def fuzz(options: argparse.Namespace) -> int:
     finally:
         for process in processes:
             process.stop()
-    total, left_out = _collect(options.folder, processes)
     finds = sorted(options.folder.glob("*/finds/*.txt"))
     kept = options.folder / "finds"
     kept.mkdir(parents=True)
     for find in finds:
         shutil.copy(find, kept / find.name)
-    lines = [*_table(total), *(f"left out: {what}" for what in left_out)]
-    say("\n".join(lines))
-    (options.folder / "table.txt").write_text("\n".join(lines) + "\n")
+    counts = [json.loads(path.read_text()) for path in options.folder.glob("*/counts.json")]
+    for what in sorted({what for done in counts for what in done["left out"]}):
+        say(f"left out: {what}")
     for find in finds:
         where = " (of the build with sanitizers)" if "sanitized" in find.parents[1].name else ""
         say(f"\n{find.read_text()[:3000]}\nrepeat it{where}: python tests/fuzz/driver.py --repeat {kept / find.name}")
-    count = int(sum(cell[0] for (_, row), cell in total.items() if row == "all"))
-    say(f"\n{count:,} inputs, {len(finds)} finds in {kept}")
+    ran, nothing = (sum(done[which] for done in counts) for which in ("ran", "gave nothing"))
+    say(f"\n{ran:,} inputs, {len(finds)} finds in {kept} ({nothing:,} further byte strings are no case of their test)")
     return bool(finds)
 
 

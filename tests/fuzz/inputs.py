@@ -24,11 +24,11 @@ def corpus(folder: Path = CORPUS) -> dict[str, list[bytes]]:
     return dict(kept)
 
 
-def write(folder: Path, target: str, data: bytes, said: str) -> Path:
+def write(folder: Path, target: str, data: bytes, comment: str) -> Path:
     """Keep an input that was found, and what is known of it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(target.encode() + data).hexdigest()[:12]}.txt"
-    path.write_text("".join(f"# {line}\n" for line in said.splitlines()) + f"{target} {data.hex()}\n")
+    path.write_text("".join(f"# {line}\n" for line in comment.splitlines()) + f"{target} {data.hex()}\n")
     return path
 
 

@@ -78,7 +78,7 @@ def load(file: Path) -> Any:
 def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: None) -> dict[str, Target]:
     """The targets in these files of tests, by default in all rooms. told: called with what is left out, and why."""
     files = list(files) or [file for room in ROOMS for file in sorted((TESTS / room).glob("test_*.py"))]
-    found: dict[str, Target] = {}
+    known: dict[str, Target] = {}
     from support import guarded, ingest
 
     fixtures = {"guarded": guarded.Guarded, "interops": ingest.interops()}
@@ -103,8 +103,8 @@ def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: N
                 told(f"{place}::{name}: is skipped")
                 continue
             lent = {other: fixtures[other] for other in others}
-            found[f"{place}::{name}"] = Target(test, [case | lent for case in cases])
-    return found
+            known[f"{place}::{name}"] = Target(test, [case | lent for case in cases])
+    return known
 
 
 def prepare() -> None:

@@ -32,12 +32,12 @@ def _bits(flags: list[bool]) -> np.ndarray:
 
 def _texts(draw: Any, kind: str, total: int) -> tuple[list[Any], list[Any]]:
     """Offsets and characters, and the texts or bytes."""
-    said = [draw(st.sampled_from(["", "a", "bc", "w3", "\u4e2d", "\x1b[0m"])) for _ in range(total)]
-    encoded = [text.encode() for text in said]
+    texts = [draw(st.sampled_from(["", "a", "bc", "w3", "\u4e2d", "\x1b[0m"])) for _ in range(total)]
+    encoded = [text.encode() for text in texts]
     start = draw(st.integers(0, 2))  # the first offset need not be 0
     offsets = start + np.cumsum([0, *map(len, encoded)])
     characters = np.frombuffer(b"x" * start + b"".join(encoded), np.uint8).copy()
-    return [offsets.astype(np.int32 if kind in "uz" else np.int64), characters], encoded if kind in "zZ" else said
+    return [offsets.astype(np.int32 if kind in "uz" else np.int64), characters], encoded if kind in "zZ" else texts
 
 
 @st.composite
@@ -53,10 +53,10 @@ def column(
     if kind in _NUMBERS:
         dtype = np.dtype(_NUMBERS[kind])
         numbers = draw(st.lists(st.integers(0, 120), min_size=total, max_size=total))
-        made = np.array(numbers, dtype)
+        array = np.array(numbers, dtype)
         if total and draw(st.integers(0, 3)) == 0:
-            made[-1] = np.iinfo(dtype).max if dtype.kind != "f" else np.nan
-        values, buffers = made.tolist(), [made]
+            array[-1] = np.iinfo(dtype).max if dtype.kind != "f" else np.nan
+        values, buffers = array.tolist(), [array]
     elif kind == "b":
         values = draw(st.lists(st.booleans(), min_size=total, max_size=total))
         buffers = [_bits(values)]
@@ -120,7 +120,7 @@ def _tokens(draw: Any, length: int) -> tuple[Part, list[Any]]:
 
 
 def parts_of(part: Part) -> list[Part]:
-    return [part, *(one for child in part.parts for one in parts_of(child))]
+    return [part, *(inner for child in part.parts for inner in parts_of(child))]
 
 
 _SCALARS: list[tuple[pa.DataType, Callable[[int], Any]]] = [
@@ -143,12 +143,12 @@ def pyarrow_columns(draw: Any, length: int) -> pa.ChunkedArray:
         lists = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
         kind = draw(st.sampled_from(lists))(kind)
         values = [None if draw(st.integers(0, 12)) == 0 else values[:n] for n in _sizes(draw, length + 2)]
-    made = pa.array(values, kind)
+    column = pa.array(values, kind)
     if pa.types.is_int64(kind) and draw(st.booleans()):
-        made = made.dictionary_encode()
+        column = column.dictionary_encode()
     first, cut = draw(st.integers(0, 2)), draw(st.integers(0, length))
-    made = made.slice(first, length)
-    return pa.chunked_array([made.slice(0, cut), made.slice(cut)], made.type)
+    column = column.slice(first, length)
+    return pa.chunked_array([column.slice(0, cut), column.slice(cut)], column.type)
 
 
 def _sizes(draw: Any, count: int) -> list[int]:
@@ -175,8 +175,8 @@ def assert_collated_alike(name, framework, rows, table, *, calls):
 
 
 @given(tables(), st.booleans())
-def test_values_are_those_of_lists(made, streamed):
-    table, rows = made
+def test_values_are_those_of_lists(table_and_rows, streamed):
+    table, rows = table_and_rows
     assert repr(list(rows_of(Streamed(table) if streamed else table))) == repr(rows)
 
 
@@ -195,8 +195,8 @@ def assert_read_or_refused(table):
 
 
 @given(tables(), st.data())
-def test_changed_offsets_are_read_or_refused(made, data):
-    table, _ = made
+def test_changed_offsets_are_read_or_refused(table_and_rows, data):
+    table, _ = table_and_rows
     with_offsets = [part for part in parts_of(table) if len(part.buffers) > 1 and part.schema.format[:1] in b"+uUzZ"]
     for _ in range(data.draw(st.integers(1, 3)) if with_offsets else 0):
         part = data.draw(st.sampled_from(with_offsets))
@@ -209,8 +209,8 @@ def test_changed_offsets_are_read_or_refused(made, data):
 
 
 @given(tables(), st.data())
-def test_shorter_parts_are_read_or_refused(made, data):
-    table, _ = made
+def test_shorter_parts_are_read_or_refused(table_and_rows, data):
+    table, _ = table_and_rows
     for _ in range(data.draw(st.integers(1, 2))):
         part = data.draw(st.sampled_from(parts_of(table)))
         part.array.length -= data.draw(st.integers(0, 3))
@@ -219,8 +219,8 @@ def test_shorter_parts_are_read_or_refused(made, data):
 
 
 @given(st.sampled_from(samples.BATCHES), tables())
-def test_collated_as_lists(collators, made):
-    table, rows = made
+def test_collated_as_lists(collators, table_and_rows):
+    table, rows = table_and_rows
     assert_collated_alike(*collators, rows, table, calls=1)  # it can be read once
 
 

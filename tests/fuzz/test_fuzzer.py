@@ -46,9 +46,9 @@ def test_finds_are_kept_and_can_be_repeated(tmp_path):
     command = [sys.executable, DRIVER, "--seconds=4", "--jobs=1", f"--folder={folder}", "--seed=1", tests]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    found = {path: inputs.read(path)[0] for path in sorted((folder / "finds").glob("*.txt"))}
-    assert {target.rpartition("::")[2] for target, _ in found.values()} == {"test_raises", "test_crashes"}
-    raised = next(path for path, (target, _) in found.items() if target.endswith("test_raises"))
+    finds = {path: inputs.read(path)[0] for path in sorted((folder / "finds").glob("*.txt"))}
+    assert {target.rpartition("::")[2] for target, _ in finds.values()} == {"test_raises", "test_crashes"}
+    raised = next(path for path, (target, _) in finds.items() if target.endswith("test_raises"))
     assert f"--repeat {raised}" in done.stdout
     again = subprocess.run([*command[:2], "--repeat", raised], capture_output=True, text=True, check=False)
     assert again.returncode == 1

@@ -14,7 +14,7 @@ from support.hostile_features import batches, changes_itself, make
 pytestmark = pytest.mark.filterwarnings("ignore")  # what NumPy and torch say of such objects
 
 
-def said(error: Exception) -> str:
+def text_of(error: Exception) -> str:
     """What an error says, but for addresses."""
     return re.sub(r"0x[0-9a-f]+", "0x", str(error.args[0]) if error.args else "")
 
@@ -33,8 +33,8 @@ def test_as_the_reference(collators, batch, known):
     name, framework = collators
     reference, collator = samples.pair(name, return_tensors=framework)
     if known:
-        for one in (reference, collator):
-            one(samples.batch(name))
+        for collate in (reference, collator):
+            collate(samples.batch(name))
     for _ in range(2):
         theirs, ours = make(batch), make(batch)
         expected, expected_states = seeded(reference, theirs)
@@ -44,6 +44,6 @@ def test_as_the_reference(collators, batch, known):
         assert_same_outcome(expected, got)
         assert states == expected_states
         if expected[0] == "raised":
-            assert said(expected[1]) in said(got[1])
+            assert text_of(expected[1]) in text_of(got[1])
         if name != "DataCollatorForMultipleChoice":  # where transformers 4.x takes the labels out of the features
             assert left(ours) == left(theirs)

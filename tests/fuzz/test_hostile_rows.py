@@ -54,10 +54,10 @@ def test_tokenizer_pad(batch: Description, framework, by_columns):
     given_as = [make(batch), make(batch)]
     if by_columns:
         try:
-            given_as = [{name: [row[name] for row in one] for name in one[0]} for one in given_as]
+            given_as = [{name: [row[name] for row in rows] for name in rows[0]} for rows in given_as]
         except Exception:  # rows that are no mappings, or do not let themselves be read
             given_as = [make(batch), make(batch)]
-    expected = outcome(lambda one: tokenizer.pad(one, return_tensors=framework), given_as[0])
-    got = outcome(lambda one: quadrat.tokenizers.tokenizer_pad(tokenizer, one, return_tensors=framework), given_as[1])
+    expected = outcome(lambda rows: tokenizer.pad(rows, return_tensors=framework), given_as[0])
+    got = outcome(lambda rows: quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors=framework), given_as[1])
     if not changes_itself(batch):
         assert_same_outcome(expected, got)

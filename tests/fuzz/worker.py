@@ -41,11 +41,11 @@ class Worker:
     def __init__(self, folder: Path, seed: str, files: list[Path], only: str) -> None:
         self.folder, self.random = folder, random.Random(seed)
         self.left_out: list[str] = []
-        found = targets.find(files, self.left_out.append)
-        self.targets = {name: target for name, target in found.items() if only in name}
+        known = targets.find(files, self.left_out.append)
+        self.targets = {name: target for name, target in known.items() if only in name}
         self.places = {name: place for place, name in enumerate(self.targets)}
         self.kept = inputs.corpus()
-        self.counts: dict[str, list[float]] = {name: [0, 0, 0, 0.0] for name in self.targets}
+        self.ran = self.gave_nothing = 0
         self.errors: dict[Any, int] = {}
         with (folder / "state").open("w+b") as file:
             file.truncate(ROOM)
@@ -71,26 +71,23 @@ class Worker:
 
     def turn(self, name: str, seconds: float, deadline: float) -> None:
         """One target for some time, with one input at least."""
-        kept, count = self.kept.get(name, []), self.counts[name]
-        began = time.monotonic()
+        kept, began = self.kept.get(name, []), time.monotonic()
         while True:
-            self.one(name, inputs.new(self.random, kept), count)
-            took = time.monotonic() - began
-            if took > seconds or time.time() >= deadline:
+            self.run_input(name, inputs.new(self.random, kept))
+            if time.monotonic() - began > seconds or time.time() >= deadline:
                 break
-        count[3] += took
 
-    def one(self, name: str, data: bytes, count: list[float]) -> None:
+    def run_input(self, name: str, data: bytes) -> None:
         """One target with one input, which is noted first."""
         self.number += 1
         self.state[: HEADER.size + len(data)] = HEADER.pack(self.number, self.places[name], len(data)) + data
         try:
             ran = self.targets[name](data)
         except Exception as error:
-            count[2] += 1
             self.keep(name, data, error)
             ran = True
-        count[0 if ran else 1] += 1
+        self.ran += ran
+        self.gave_nothing += not ran
 
     def keep(self, name: str, data: bytes, error: Exception) -> None:
         """Write down what was found, unless much of this kind was found before."""
@@ -98,12 +95,13 @@ class Worker:
         kind = name, type(error), frames[-1].filename, frames[-1].lineno
         self.errors[kind] = self.errors.get(kind, 0) + 1
         if self.errors[kind] <= _MOST_KEPT:
-            said = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            inputs.write(self.folder / "finds", name, data, said)
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            inputs.write(self.folder / "finds", name, data, trace)
 
     def save(self) -> None:
-        """Write the counts: inputs that ran, inputs that gave nothing, finds, seconds."""
-        done = {"targets": list(self.targets), "counts": self.counts, "left out": self.left_out}
+        """Write the counts: inputs that ran, inputs that gave nothing."""
+        done = {"targets": list(self.targets), "ran": self.ran, "gave nothing": self.gave_nothing}
+        done["left out"] = self.left_out
         path = self.folder / "counts.json"
         path.with_suffix(".new").write_text(json.dumps(done))
         path.with_suffix(".new").replace(path)

@@ -34,10 +34,10 @@ def check_plan(guarded, lengths, order, budget, window):
     assert rows.intact()
     assert batches.intact()
     expected = oracles.plan_batches(lengths, order, budget, window)
-    found = batches.array[:count].tolist()
-    assert [rows.array[begin:end].tolist() for begin, end, _ in found] == expected
+    planned = batches.array[:count].tolist()
+    assert [rows.array[begin:end].tolist() for begin, end, _ in planned] == expected
     costs = [oracles.batches._cost([lengths[row] for row in batch], *budget[2:]) for batch in expected]
-    assert [cost for *_, cost in found] == costs
+    assert [cost for *_, cost in planned] == costs
 
 
 @given(PLANNED_LENGTHS, budgets(), st.integers(1, 80) | st.just(2**62), st.data())
@@ -121,15 +121,15 @@ def balance(guarded, lengths, batches, budget, ranks, steps, step_order):  # noq
 
 
 @given(planned(), st.integers(1, 9), st.integers(-2, 4) | st.integers(-20, 20), st.booleans(), st.randoms())
-def test_balances_as_the_oracle(guarded, case, ranks, more, ordered, random):  # noqa: PLR0917
+def test_balances_as_the_oracle(guarded, case, ranks, extra_steps, ordered, random):  # noqa: PLR0917
     lengths, batches, budget = case
-    steps = max(1, len(batches) // ranks + more)
+    steps = max(1, len(batches) // ranks + extra_steps)
     step_order = random.sample(range(steps), steps) if ordered else None
     order, out = balance(guarded, *case, ranks, steps, step_order)
     expected = oracles.balance_batches(lengths, batches, budget, ranks, steps=steps, step_order=step_order)
-    found = out.array.tolist()
-    assert [order[begin:end].tolist() for begin, end, _ in found] == [batch for step in expected for batch in step]
-    for begin, end, cost in found:
+    balanced = out.array.tolist()
+    assert [order[begin:end].tolist() for begin, end, _ in balanced] == [batch for step in expected for batch in step]
+    for begin, end, cost in balanced:
         assert cost == oracles.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
 
 
@@ -148,6 +148,6 @@ def test_no_batches_no_ranks_and_no_steps(count, ranks, steps):
 )
 def test_balance_refuses_arrays_of_another_size(room, order, out):
     places = None if order is None else np.arange(order)
-    batches, made = np.ones(room, np.int64), np.zeros(out, np.int64)
+    batches, result = np.ones(room, np.int64), np.zeros(out, np.int64)
     with pytest.raises(ValueError, match="must have"):
-        _core.balance_batches(np.ones(2, np.int64), (5, 5, 1, True), np.arange(2), batches, 1, 1, places, made)
+        _core.balance_batches(np.ones(2, np.int64), (5, 5, 1, True), np.arange(2), batches, 1, 1, places, result)

@@ -39,32 +39,32 @@ def interop(interops):
 
 def tensor(interop, size):
     """An int8 tensor of so many bytes, and its address."""
-    made, address = _core.allocate(interop, True, (size,), INT8)
-    assert made.data_ptr() == address
-    return made, address
+    empty, address = _core.allocate(interop, True, (size,), INT8)
+    assert empty.data_ptr() == address
+    return empty, address
 
 
 @pytest.mark.parametrize("torch_wanted", [True, False])
 @pytest.mark.parametrize("way", ["exchange", "fallback"])
 @given(shape=st.lists(st.integers(0, 5), max_size=5), kind=st.integers(0, len(KINDS) - 1))
 def test_makes_what_was_asked_for(interops, torch_wanted, way, shape, kind):
-    made, address = _core.allocate(interops[way], torch_wanted, shape, kind)
+    array, address = _core.allocate(interops[way], torch_wanted, shape, kind)
     library = torch if torch_wanted else np
-    assert type(made) is (torch.Tensor if torch_wanted else np.ndarray)
-    assert made.dtype == getattr(library, KINDS[kind])
-    assert tuple(made.shape) == tuple(shape)
+    assert type(array) is (torch.Tensor if torch_wanted else np.ndarray)
+    assert array.dtype == getattr(library, KINDS[kind])
+    assert tuple(array.shape) == tuple(shape)
     if torch_wanted:
-        assert made.is_contiguous()
-        assert made.device.type == "cpu"
-        assert not made.requires_grad
-        if made.numel():
-            assert made.data_ptr() == address
+        assert array.is_contiguous()
+        assert array.device.type == "cpu"
+        assert not array.requires_grad
+        if array.numel():
+            assert array.data_ptr() == address
             assert way == "fallback" or address % 64 == 0
-        made = made.numpy()
-    assert made.flags.c_contiguous
-    assert made.flags.writeable
-    made.fill(1)
-    assert bool((made == 1).all())
+        array = array.numpy()
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    array.fill(1)
+    assert bool((array == 1).all())
 
 
 @given(size=st.integers(SMALLEST, 1 << 20), data=st.data())
@@ -89,17 +89,17 @@ def test_memory_is_used_again(interops, size, data):
 
 @pytest.mark.parametrize("size", [1, SMALLEST, OWNED - 1, OWNED, LARGEST, LARGEST + 1])
 def test_large_arrays_live_on_blocks(interop, size):
-    made, address = _core.allocate(interop, False, (size,), INT8)
-    assert made.ctypes.data == address
-    assert made.flags.carray
-    made_own = made.flags.owndata
-    part = made[size // 2 :]
-    del made
+    array, address = _core.allocate(interop, False, (size,), INT8)
+    assert array.ctypes.data == address
+    assert array.flags.carray
+    owns_memory = array.flags.owndata
+    part = array[size // 2 :]
+    del array
     part.fill(1)
     assert _core.cached_bytes() == 0, "a view keeps the block"
     del part
     cached = OWNED <= size <= LARGEST
-    assert made_own == (not cached)
+    assert owns_memory == (not cached)
     assert _core.cached_bytes() == (size if cached else 0)
     _, again = tensor(interop, size)
     assert again == address or not cached
@@ -134,20 +134,20 @@ def test_gives_back_what_nobody_uses(interop):
 
 
 @pytest.mark.parametrize("view", [
-    lambda made: made[1000:1010], lambda made: made.view(torch.int64)[:3], lambda made: made.numpy()[5:9],
-    lambda made: np.asarray(made.reshape(2, -1))[1, ::7], lambda made: memoryview(made.numpy()), torch.clone,
+    lambda whole: whole[1000:1010], lambda whole: whole.view(torch.int64)[:3], lambda whole: whole.numpy()[5:9],
+    lambda whole: np.asarray(whole.reshape(2, -1))[1, ::7], lambda whole: memoryview(whole.numpy()), torch.clone,
 ])  # fmt: skip
 def test_memory_lives_as_long_as_a_view_of_it(interop, view):
-    made, address = tensor(interop, 1 << 20)
-    made.random_(-100, 100)
-    shown = view(made)
+    whole, address = tensor(interop, 1 << 20)
+    whole.random_(-100, 100)
+    shown = view(whole)
     before = bytes(memoryview(np.asarray(shown)))
-    del made
+    del whole
     others = [tensor(interop, 1 << 20) for _ in range(4)]
     for other, _ in others:
         other.fill_(77)
     if view is not torch.clone:
-        assert address not in [one for _, one in others]
+        assert address not in [place for _, place in others]
     assert bytes(memoryview(np.asarray(shown))) == before
     del others, other, shown
     gc.collect()
@@ -159,15 +159,15 @@ def churn(interop, seed, rounds, errors):
     rng, held = np.random.default_rng(seed), {}
     for _ in range(rounds):
         slot = int(rng.integers(8))
-        number, made = held.pop(slot, (0, None))
-        if made is not None and not bool((made.numpy() == number).all()):
+        number, numbers = held.pop(slot, (0, None))
+        if numbers is not None and not bool((numbers.numpy() == number).all()):
             errors.append((seed, number))
-        del made
+        del numbers
         number = int(rng.integers(-100, 100))
-        made, _ = tensor(interop, int(rng.integers(SMALLEST // 2, 4 * SMALLEST)))
-        made.numpy().fill(number)  # not fill_: torch's own threads do not survive a fork
-        held[slot] = number, made
-        del made
+        numbers, _ = tensor(interop, int(rng.integers(SMALLEST // 2, 4 * SMALLEST)))
+        numbers.numpy().fill(number)  # not fill_: torch's own threads do not survive a fork
+        held[slot] = number, numbers
+        del numbers
 
 
 def test_threads_share_the_cache(interop):
@@ -222,10 +222,10 @@ ABSURD = [(2**62,), (2**63 - 1,), (2**62, 2**62), (2**62, 2**62, 0), (0, 2**62, 
 def test_absurd_shapes_are_refused(interop, torch_wanted, shape):
     def in_child():
         try:
-            made, _ = _core.allocate(interop, torch_wanted, shape, INT8)
+            array, _ = _core.allocate(interop, torch_wanted, shape, INT8)
         except (ValueError, MemoryError):
             return
-        assert tuple(made.shape) == shape
+        assert tuple(array.shape) == shape
         assert 0 in shape
 
     assert told(in_child) == "gave None"

@@ -1,6 +1,5 @@
 """Arguments that no CUDA kernel can take are refused before anything is read or written: the addresses are not real."""
 
-import itertools
 import re
 from typing import Any
 
@@ -142,23 +141,17 @@ def test_columns_flatten_columns_cannot_take(column, message):
 
 
 @pytest.mark.parametrize(
-    ("column", "change", "message"),
+    ("change", "message"),
     [
-        (column, *change)
-        for column, change in itertools.product(
-            FLAT_COLUMNS,
-            [
-                *(({name: -1}, "must not be negative") for name in ("rows", "out_size")),
-                ({"rows": 0}, "without rows"),
-                ({"offsets": 68}, "not a multiple"),
-                ({"offsets": 0}, "null"),
-            ],
-        )
+        *(({name: -1}, "must not be negative") for name in ("rows", "out_size")),
+        ({"rows": 0}, "without rows"),
+        ({"offsets": 68}, "not a multiple"),
+        ({"offsets": 0}, "null"),
     ],
 )
-def test_batches_flatten_columns_cannot_take(column, change, message):
+def test_batches_flatten_columns_cannot_take(change, message):
     with pytest.raises(ValueError, match=message):
-        emulated.flatten_columns([column], **FLAT | change)
+        emulated.flatten_columns(FLAT_COLUMNS, **FLAT | change)
 
 
 @pytest.mark.parametrize(

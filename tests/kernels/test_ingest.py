@@ -201,14 +201,18 @@ def meta_tensors():
     plain = torch.arange(6)
     seen = []
     torch.func.vmap(lambda row: seen.append(row) or row)(plain.reshape(2, 3))
-    made = [*seen, torch.empty(3, device="meta"), plain.float().to_sparse(), torch.nn.Parameter(torch.ones(3))]
-    made += [torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), torch.empty(0), torch.tensor(3)]
-    made += [torch.nested.nested_tensor([plain, plain[:2]]), torch.ones(3) * 1j, torch.ones(2, dtype=torch.complex64)]
+    tensors = [*seen, torch.empty(3, device="meta"), plain.float().to_sparse(), torch.nn.Parameter(torch.ones(3))]
+    tensors += [torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), torch.empty(0), torch.tensor(3)]
+    tensors += [
+        torch.nested.nested_tensor([plain, plain[:2]]),
+        torch.ones(3) * 1j,
+        torch.ones(2, dtype=torch.complex64),
+    ]
     with FakeTensorMode() as mode:
-        made += [torch.ones(3), mode.from_tensor(plain)]
+        tensors += [torch.ones(3), mode.from_tensor(plain)]
     resized = torch.ones(3)
     resized.untyped_storage().resize_(0)
-    return [*made, resized]
+    return [*tensors, resized]
 
 
 @pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning", "ignore:.*[Qq]uantiz.*:UserWarning")
@@ -319,9 +323,9 @@ def test_lists_of_lists(interops, guarded, *, lengths, trailing, kind, rows, dat
 
 
 def test_a_list_that_holds_itself(interops):
-    own: list = [1]
-    own[0] = own
-    assert columns_of([own], interops["exchange"]).describe(0)[0] == ingest.OTHER
+    row: list = [1]
+    row[0] = row
+    assert columns_of([row], interops["exchange"]).describe(0)[0] == ingest.OTHER
 
 
 @pytest.mark.parametrize("depth", [1, 3, 4, 5])

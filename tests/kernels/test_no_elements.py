@@ -52,7 +52,7 @@ def test_kernels_need_no_address_for_nothing(call):
 SIZES = st.integers(0, 2)
 
 
-def made(array, library):
+def as_library(array, library):
     return torch.from_numpy(array) if library == "torch" else array
 
 
@@ -61,13 +61,13 @@ def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
     padded = np.arange(rows * width * int(np.prod(inner)), dtype=np.int64).reshape(rows, width, *inner)
     lengths = [width] * rows
     whole = padded.reshape(rows * width, *inner)
-    for found in (
-        quadrat.unpad(made(padded, library), lengths=lengths),
-        quadrat.unpad(made(padded, library), mask=made(np.ones((rows, width), np.int64), library)),
+    for ragged in (
+        quadrat.unpad(as_library(padded, library), lengths=lengths),
+        quadrat.unpad(as_library(padded, library), mask=as_library(np.ones((rows, width), np.int64), library)),
     ):
-        assert np.array_equal(np.asarray(found.values), whole)
-        assert np.array_equal(np.asarray(found.to_padded(max_length=width)), padded)
-    flat = quadrat.flatten([made(row, library) for row in padded]) if rows and not inner else None
+        assert np.array_equal(np.asarray(ragged.values), whole)
+        assert np.array_equal(np.asarray(ragged.to_padded(max_length=width)), padded)
+    flat = quadrat.flatten([as_library(row, library) for row in padded]) if rows and not inner else None
     assert flat is None or np.array_equal(np.asarray(flat.values), whole)
-    joined = quadrat.evaluation.concat_padded([made(padded, library)] * 3)
+    joined = quadrat.evaluation.concat_padded([as_library(padded, library)] * 3)
     assert np.array_equal(np.asarray(joined), np.concatenate([padded] * 3))

@@ -37,8 +37,8 @@ def test_published_numbers(counter: Any, key: Any, expected: Any) -> None:
 
 @given(st.tuples(words, words, words, words), st.tuples(words, words), st.integers(0, 128))
 def test_every_place_has_its_own_word(counter: Any, key: Any, n: int) -> None:
-    one, run = host.philox(counter, key, n)
-    assert list(one) == oracles.draws._philox(counter, key)
+    words, run = host.philox(counter, key, n)
+    assert list(words) == oracles.draws._philox(counter, key)
     blocks = [oracles.draws._philox([(counter[0] + i) % 2**32, *counter[1:]], key) for i in range(32)]
     assert run == [blocks[place // 32 * 8 + place % 8][place // 8 % 4] for place in range(n)]
 
@@ -62,10 +62,8 @@ def test_masks_as_its_oracle(guarded: Any, case: Case) -> None:
     assert failed is None
     expected_ids, expected_labels = case.expected()
     assert ids.holds(expected_ids)
-    assert np.array_equal(labels.array, expected_labels)
-    assert labels.intact()
-    assert flags.intact()
-    assert np.array_equal(flags.array, case.words)
+    assert labels.holds(expected_labels)
+    assert flags.holds(case.words)
 
 
 @pytest.mark.parametrize("change", [{"special_ids": [2, -1]}, {"epoch": np.zeros(2, np.uint32)}])
@@ -127,9 +125,8 @@ SEEDS, EPOCHS = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
 def test_orders_as_the_oracle(guarded, seed, epoch, stream, rows):
     out = guarded("int64", rows)
     assert _core.philox_order(seed, epoch, stream, out.array)
-    assert out.array.tolist() == oracles.philox_order(seed, epoch, stream, rows)
+    assert out.holds(oracles.philox_order(seed, epoch, stream, rows))
     assert sorted(out.array.tolist()) == list(range(rows))
-    assert out.intact()
 
 
 def test_all_orders_are_as_frequent():

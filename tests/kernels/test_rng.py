@@ -67,27 +67,18 @@ def numpy_draws(generator: Any, p: float, high: int, count: int) -> tuple[Any, .
     return (*expected, order)
 
 
+@pytest.mark.parametrize("source", [NUMPY, NUMPY_LEGACY])
 @pytest.mark.parametrize("bits", BIT_GENERATORS)
 @given(seeds, steps, st.integers(0, 3), samples)
-def test_numpy(bits: Any, seed: int, step: int, odd: int, sample: tuple[float, int, int]) -> None:
-    ours = np.random.Generator(bits(seed))
+def test_numpy(source: int, bits: Any, seed: int, step: int, odd: int, sample: tuple[float, int, int]) -> None:  # noqa: PLR0917
+    ours: Any = (np.random.Generator if source == NUMPY else np.random.RandomState)(bits(seed))
     ours.random(step)
-    ours.integers(0, 1000, size=odd)  # half a word of 64 bits may be left over
+    (ours.integers if source == NUMPY else ours.randint)(0, 1000, size=odd)  # half a word may be left over
+    ours.standard_normal(odd)  # the older one keeps every second number
     theirs = copy.deepcopy(ours)
-    assert _core.sample(NUMPY, ours, *sample) == numpy_draws(theirs, *sample)
-    np.testing.assert_equal(ours.bit_generator.state, theirs.bit_generator.state)
-
-
-@pytest.mark.parametrize("bits", BIT_GENERATORS)
-@given(seeds, steps, st.booleans(), samples)
-def test_numpy_legacy(bits: Any, seed: int, step: int, normal: bool, sample: tuple[float, int, int]) -> None:
-    ours = np.random.RandomState(bits(seed))
-    ours.random_sample(step)
-    if normal:
-        ours.standard_normal()
-    theirs = copy.deepcopy(ours)
-    assert _core.sample(NUMPY_LEGACY, ours, *sample) == numpy_draws(theirs, *sample)
-    np.testing.assert_equal(ours.get_state(legacy=False), theirs.get_state(legacy=False))
+    assert _core.sample(source, ours, *sample) == numpy_draws(theirs, *sample)
+    states = [draw._bit_generator.state if source == NUMPY else draw.get_state(legacy=False) for draw in (ours, theirs)]
+    np.testing.assert_equal(*states)
 
 
 @given(seeds, steps, st.booleans(), highs, counts)
@@ -99,9 +90,9 @@ def test_python(seed: int, step: int, normal: bool, high: int, count: int) -> No
         ours.gauss(0, 1)
     theirs = random.Random()
     theirs.setstate(ours.getstate())
-    one, order = theirs.randrange(high), list(range(count))
+    integer, order = theirs.randrange(high), list(range(count))
     theirs.shuffle(order)
-    assert _core.sample(PYTHON, ours, 0.5, high, count)[3:] == (one, order)
+    assert _core.sample(PYTHON, ours, 0.5, high, count)[3:] == (integer, order)
     assert ours.getstate() == theirs.getstate()
 
 

@@ -34,9 +34,9 @@ def in_shared_memory():
 def sharing(way=None, *, worker=True, may_be_worker=True):
     """An interop as in a process that is a worker; `way`: its exchange API."""
     callbacks = (memory.describe_tensor, memory._make_tensor, lambda: worker, shared.make_shared)
-    made = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, way, *callbacks))
-    made.may_be_worker = may_be_worker
-    return made
+    interop = _core.Interop(memory.Libraries(np.ndarray, None, torch.Tensor, way, *callbacks))
+    interop.may_be_worker = may_be_worker
+    return interop
 
 
 def block_of(tensor):
@@ -56,14 +56,14 @@ def test_outputs_stand_side_by_side(way, outputs):
 
 
 def assert_side_by_side(way, outputs):
-    made = _core.allocate_batch(sharing(way), True, outputs)
-    assert len(made) == len(outputs)
-    filled = [(tensor, address) for tensor, address in made if tensor.numel()]
-    assert len({tensor.untyped_storage()._cdata for tensor, _ in made}) == len(made)
+    tensors = _core.allocate_batch(sharing(way), True, outputs)
+    assert len(tensors) == len(outputs)
+    filled = [(tensor, address) for tensor, address in tensors if tensor.numel()]
+    assert len({tensor.untyped_storage()._cdata for tensor, _ in tensors}) == len(tensors)
     if filled:
         (block,) = {id(block_of(tensor)): block_of(tensor) for tensor, _ in filled}.values()
         assert block.is_shared()
-    for (shape, kind), (tensor, address) in zip(outputs, made, strict=True):
+    for (shape, kind), (tensor, address) in zip(outputs, tensors, strict=True):
         assert type(tensor) is torch.Tensor
         assert tuple(tensor.shape) == tuple(shape)
         assert tensor.dtype == getattr(torch, KINDS[kind])
@@ -81,9 +81,9 @@ def assert_side_by_side(way, outputs):
 @given(outputs=OUTPUTS)
 def test_no_tensor_reaches_beyond_its_own_bytes(outputs):
     """`resize_`, which also a call with `out=` does, would have the next tensor's numbers in it."""
-    made = _core.allocate_batch(sharing(EXCHANGE), True, outputs)
-    sent = pickle.loads(ForkingPickler.dumps(made))
-    for tensor, _ in [*made, *sent]:
+    tensors = _core.allocate_batch(sharing(EXCHANGE), True, outputs)
+    sent = pickle.loads(ForkingPickler.dumps(tensors))
+    for tensor, _ in [*tensors, *sent]:
         if not tensor.numel():  # it may grow, in memory of its own
             continue
         assert tensor.untyped_storage().nbytes() == tensor.nbytes
@@ -93,8 +93,8 @@ def test_no_tensor_reaches_beyond_its_own_bytes(outputs):
 
 def test_what_was_moved_elsewhere_is_sent_from_there():
     """A tensor whose storage has other memory since; a view; an empty one."""
-    made = _core.allocate_batch(sharing(EXCHANGE), True, [((4,), 0), ((2, 3), 1), ((0, 5), 2)])
-    first, second, third = (tensor.zero_() for tensor, _ in made)
+    tensors = _core.allocate_batch(sharing(EXCHANGE), True, [((4,), 0), ((2, 3), 1), ((0, 5), 2)])
+    first, second, third = (tensor.zero_() for tensor, _ in tensors)
     first.share_memory_()
     first.fill_(1)
     second[1] = 2
@@ -108,28 +108,30 @@ def test_what_was_moved_elsewhere_is_sent_from_there():
 def test_small_blocks_are_sent_by_value(outputs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared, "_BY_VALUE", 1 << 18)
-        made = [tensor for tensor, _ in _core.allocate_batch(sharing(EXCHANGE), True, outputs)]
-    for number, tensor in enumerate(made):
+        tensors = [tensor for tensor, _ in _core.allocate_batch(sharing(EXCHANGE), True, outputs)]
+    for number, tensor in enumerate(tensors):
         tensor.fill_(number % 2)
         assert not tensor.is_shared()
-    sent = pickle.loads(ForkingPickler.dumps([*made, *made]))
-    for tensor, copy in zip([*made, *made], sent, strict=True):
+    sent = pickle.loads(ForkingPickler.dumps([*tensors, *tensors]))
+    for tensor, copy in zip([*tensors, *tensors], sent, strict=True):
         assert copy.dtype == tensor.dtype
         assert copy.stride() == tensor.stride()
         assert copy.untyped_storage().nbytes() == tensor.untyped_storage().nbytes()
         assert copy.tolist() == tensor.tolist()
         assert not tensor.numel() or copy.data_ptr() != tensor.data_ptr()
-    held = {id(block_of(tensor)): block_of(tensor).nbytes() for tensor in made if tensor.numel()}
+    held = {id(block_of(tensor)): block_of(tensor).nbytes() for tensor in tensors if tensor.numel()}
     assert len(held) <= 1
-    assert len(ForkingPickler.dumps(made)) < sum(held.values()) + 2000 + 500 * len(made)
+    assert len(ForkingPickler.dumps(tensors)) < sum(held.values()) + 2000 + 500 * len(tensors)
 
 
 @given(outputs=OUTPUTS)
 def test_others_get_memory_of_their_own(outputs):
     for interop in (sharing(EXCHANGE, worker=False), sharing(EXCHANGE, may_be_worker=False)):
-        made = _core.allocate_batch(interop, True, outputs)
-        assert not any(tensor.is_shared() for tensor, _ in made)
-        assert len({address for tensor, address in made if tensor.numel()}) == sum(bool(t.numel()) for t, _ in made)
+        tensors = _core.allocate_batch(interop, True, outputs)
+        assert not any(tensor.is_shared() for tensor, _ in tensors)
+        assert len({address for tensor, address in tensors if tensor.numel()}) == sum(
+            bool(t.numel()) for t, _ in tensors
+        )
     arrays = _core.allocate_batch(sharing(EXCHANGE), False, outputs)
     assert all(type(array) is np.ndarray for array, _ in arrays)
 

@@ -49,8 +49,8 @@ def balance_batches():
     """Half as many batches of two rows as one step needs of one row."""
     begins, batches, out = np.arange(0, ROWS, 2), np.full((ROWS, 3), 0), np.full((1, ROWS, 3), -1)
     batches[: ROWS // 2] = np.stack([begins, begins + 2, np.random.default_rng(0).permutation(ROWS // 2)], 1)
-    given = np.ones(ROWS, np.int64), (9, 9, 1, True), np.arange(ROWS), batches, ROWS // 2, ROWS, None, out
-    return partial(_core.balance_batches, *given), lambda: out[0, -1, 0] == -1
+    arguments = np.ones(ROWS, np.int64), (9, 9, 1, True), np.arange(ROWS), batches, ROWS // 2, ROWS, None, out
+    return partial(_core.balance_batches, *arguments), lambda: out[0, -1, 0] == -1
 
 
 def philox_order():
@@ -71,9 +71,9 @@ class Key(str):
 
 
 def measure_rows():
-    rows, found = [{"input_ids": [1]}] * ROWS, np.full(ROWS, -1)
-    call = partial(_core.measure_rows, rows, "input_ids", False, list, 0, found, interop())
-    return call, lambda: found[-1] == -1
+    rows, lengths = [{"input_ids": [1]}] * ROWS, np.full(ROWS, -1)
+    call = partial(_core.measure_rows, rows, "input_ids", False, list, 0, lengths, interop())
+    return call, lambda: lengths[-1] == -1
 
 
 def held():
@@ -86,7 +86,7 @@ CASES = {
     "pack_rows, first fit": lambda: pack(_core.FITS.FIRST),
     "plan_batches": lambda: plan_batches(2048),
     "plan_batches, one window": lambda: plan_batches(ROWS),
-    **{one.__name__: one for one in (balance_batches, philox_order, measure_rows)},
+    **{case.__name__: case for case in (balance_batches, philox_order, measure_rows)},
 }
 
 

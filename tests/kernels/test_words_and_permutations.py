@@ -193,12 +193,12 @@ class Call:
 
     def run(self, generators, contexts, special=(), mask_id=9, width=None):
         rows, tokens = self.out["ids"].array.shape
-        addresses = [one.address for one in self.out.values()]
+        addresses = [out.address for out in self.out.values()]
         flags = 0 if self.functional is None else self.functional.address
         width = tokens if width is None else width
         return _core.permutation_mask(*generators, contexts, special, mask_id, rows, width, flags, *addresses)
 
-    def made(self):
+    def arrays(self):
         assert all(one.intact() for one in self.out.values())
         return {name: one.array for name, one in self.out.items()}
 
@@ -216,14 +216,14 @@ def test_masks_as_the_oracle(guarded, source, *, data, seed, rows, half):
     functional = np.isin(ids, special).astype(np.uint8)
     call = Call(guarded, ids, functional if given_flags else None)
     assert call.run(ours.generators, contexts, () if given_flags else special, mask_id=77) is None
-    made = call.made()
-    expected = {name: np.empty_like(one) for name, one in made.items()}
+    arrays = call.arrays()
+    expected = {name: np.empty_like(array) for name, array in arrays.items()}
     expected["ids"][:] = ids
     spans = [spans_of(theirs, contexts, width) for _ in range(rows)]
     order = np.array([theirs.order(half) for _ in range(rows)], np.int64).reshape(rows, half)
     oracles.permutation_mask(spans, order, functional, mask_id=77, **expected)
-    for name, one in expected.items():
-        assert made[name].tobytes() == one.tobytes(), name
+    for name, array in expected.items():
+        assert arrays[name].tobytes() == array.tobytes(), name
     assert str(ours.state()) == str(theirs.state())
 
 

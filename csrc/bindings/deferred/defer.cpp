@@ -48,9 +48,9 @@ public:
 
     // The rows of a column one after the other, or its numbers.
     std::int64_t values(std::size_t index, Kind kind, std::size_t step, bool numbers = false) {
-        for (const Values& one : values_) {
-            if (one.index == index && one.kind == kind) {
-                return one.at;
+        for (const Values& part : values_) {
+            if (part.index == index && part.kind == kind) {
+                return part.at;
             }
         }
         const Column& column = columns_.at(index);
@@ -60,13 +60,11 @@ public:
     }
 
     void allocate_on(const Interop& interop) {
-        BatchMemory memory(interop, Framework::torch);
-        if (size_ > most_in_message) {
-            memory.expect({{size_}, Kind::uint8});
-        }
-        Allocation made = memory.take({{size_}, Kind::uint8});
-        tensor = std::move(made.array);
-        data_ = static_cast<char*>(made.data);
+        Allocation memory = size_ > most_in_message
+                                ? BatchMemory(interop, Framework::torch, {{{size_}, Kind::uint8}}).take()
+                                : allocate(interop, Framework::torch, {size_}, Kind::uint8);
+        tensor = std::move(memory.array);
+        data_ = static_cast<char*>(memory.data);
     }
 
     template <typename T>
@@ -75,15 +73,15 @@ public:
     }
 
     Status write(std::size_t* failed) const {
-        for (const Offsets& one : offsets_) {
-            row_offsets(span_of(*one.lengths), 0, at<std::int64_t>(one.at));
+        for (const Offsets& part : offsets_) {
+            row_offsets(span_of(*part.lengths), 0, at<std::int64_t>(part.at));
         }
-        for (const Values& one : values_) {
-            *failed = one.step;
-            void* const out = data_ + one.at;
-            const Status status = one.numbers
-                                      ? columns_.numbers(one.index, out, one.kind)
-                                      : columns_.flatten(one.index, out, one.kind, columns_.at(one.index).total);
+        for (const Values& part : values_) {
+            *failed = part.step;
+            void* const out = data_ + part.at;
+            const Status status = part.numbers
+                                      ? columns_.numbers(part.index, out, part.kind)
+                                      : columns_.flatten(part.index, out, part.kind, columns_.at(part.index).total);
             if (!status) {
                 return status;
             }
@@ -250,7 +248,7 @@ public:
         return status;
     }
 
-    py::object made(const DeferredFactory& factory) const {
+    py::object batch(const DeferredFactory& factory) const {
         const std::int64_t rows = columns_.columns.empty() ? 0 : span_of(execution_.sequences(columns_.at(0))).size;
         py::tuple places(parts_.size());
         for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -259,7 +257,7 @@ public:
         BatchLayout layout = layout_;
         layout.seq_lengths = -1;  // the rows of a deferred batch are the documents
         columns_.invalidate();
-        return factory.make(buffer_.tensor, plan_.given, places, rows, layout.as_tuple(), masking_.as_object(),
+        return factory.make(buffer_.tensor, plan_.tuples, places, rows, layout.as_tuple(), masking_.as_object(),
                             factory.wrapped);
     }
 
@@ -283,7 +281,7 @@ private:
         if (masking_) {
             masking_.reserve(&buffer_);
         } else if (causal_ != nullptr) {
-            parts->total = causal_->pad_id();
+            parts->total = causal_->pad_id;
         } else {
             place_whole(i, Kind::int64, parts);
         }
@@ -341,16 +339,14 @@ private:
 Status defer(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
              const DeferredFactory& factory, py::object* batch, std::size_t* failed) {
     Deferral deferral(columns, plan, layout);
-    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-        const Status status = deferral.place(i);
-        if (!status) {
-            *failed = i;
+    for (*failed = 0; *failed < plan.steps.size(); ++*failed) {
+        if (const Status status = deferral.place(*failed); !status) {
             return status;
         }
     }
     const Status status = deferral.write(interop, failed);
     if (status) {
-        *batch = deferral.made(factory);
+        *batch = deferral.batch(factory);
     }
     return status;
 }

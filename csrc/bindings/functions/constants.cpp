@@ -23,16 +23,16 @@ namespace {
 // without what the values have in common: Action::pad and form_list are ACTIONS.PAD and FORMS.LIST.
 template <typename Enum>
 void add(py::module_& m, const char* group, std::string_view names, std::initializer_list<Enum> values) {
-    py::object made = py::module_::import("types").attr("SimpleNamespace")();
+    py::object numbers = py::module_::import("types").attr("SimpleNamespace")();
     for (const Enum value : values) {
         std::string name(names.substr(0, names.find(',')));
         names.remove_prefix(std::min(names.size(), name.size() + 2));
         const std::size_t scope = name.find("::");
         name.erase(0, scope == std::string::npos ? name.find('_') + 1 : scope + 2);
         std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-        made.attr(name.c_str()) = static_cast<std::uint64_t>(value);
+        numbers.attr(name.c_str()) = static_cast<std::uint64_t>(value);
     }
-    m.attr(group) = std::move(made);
+    m.attr(group) = std::move(numbers);
 }
 #define QUADRAT_ADD(group, ...) add(m, group, #__VA_ARGS__, {__VA_ARGS__})
 

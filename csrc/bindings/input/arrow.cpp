@@ -137,15 +137,15 @@ std::vector<std::int64_t> shape_of(const std::string& name, const std::string& t
         return {};
     }
     const char *at = text.data() + 2, *const end = text.data() + text.size();
-    for (bool more = true; more; at += more ? 2 : 0) {
+    for (bool has_next = true; has_next; at += has_next ? 2 : 0) {
         std::int64_t size = -1;
         const bool unknown = text.compare(static_cast<std::size_t>(at - text.data()), 4, "null") == 0;
         const auto [read, error] =
             unknown ? std::from_chars_result{at + 4, std::errc()} : std::from_chars(at, end, size);
         shape.push_back(size);
         at = read;
-        more = end - at >= 2 && at[0] == ',' && at[1] == ' ';
-        if (error != std::errc() || (!unknown && size < 0) || (!more && (at == end || *at != ']'))) {
+        has_next = end - at >= 2 && at[0] == ',' && at[1] == ' ';
+        if (error != std::errc() || (!unknown && size < 0) || (!has_next && (at == end || *at != ']'))) {
             return {};
         }
     }

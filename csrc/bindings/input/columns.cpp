@@ -179,8 +179,8 @@ Status Column::decode(std::size_t row, const Trailing& shape, Kind kind, char* o
 Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, Address out,
                      std::int64_t out_size) const {
     std::optional<NoUserCode> meanwhile;
-    if (const Status found = see_again(column, &meanwhile); !found) {
-        return found;
+    if (const Status status = see_again(column, &meanwhile); !status) {
+        return status;
     }
     if (column.objects) {
         return copy_python_rows(column, start, kind, out, out_size);
@@ -196,9 +196,9 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
 }
 
 std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
-    const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
-    const auto [first, other] = std::mismatch(one.begin(), one.end(), two.begin(), two.end());
-    return first == one.end() || other == two.end() ? -1 : first - one.begin();
+    const std::vector<std::int64_t>&lengths = at(a).lengths, &others = at(b).lengths;
+    const auto [first, second] = std::mismatch(lengths.begin(), lengths.end(), others.begin(), others.end());
+    return first == lengths.end() || second == others.end() ? -1 : first - lengths.begin();
 }
 
 Status Columns::pad(std::size_t index, Address out, Kind kind, std::int64_t width, Side side,
@@ -245,8 +245,8 @@ Status Columns::numbers(std::size_t index, Address out, Kind kind) const {
         return {Code::wrong_type};
     }
     std::optional<NoUserCode> meanwhile;
-    if (const Status found = see_again(column, &meanwhile); !found) {
-        return found;
+    if (const Status status = see_again(column, &meanwhile); !status) {
+        return status;
     }
     for (std::size_t i = 0; i < column.rows.size(); ++i) {
         char* const target = static_cast<char*>(out) + i * item_size(kind);
@@ -263,8 +263,8 @@ Status Columns::place_blocks(std::size_t index, Span<const std::int64_t> start, 
                              Kind kind, std::int64_t out_size) const {
     const Column& column = at(index);
     std::optional<NoUserCode> meanwhile;
-    if (const Status found = see_again(column, &meanwhile); !found) {
-        return found;
+    if (const Status status = see_again(column, &meanwhile); !status) {
+        return status;
     }
     Column runs(0);
     std::vector<std::int64_t> places, ends;

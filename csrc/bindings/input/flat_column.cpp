@@ -36,12 +36,12 @@ Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std
     if (type.offset_bytes == 0) {
         return {physical * type.fixed, (physical + 1) * type.fixed};
     }
-    const Bounds found{read_offset(type, array, physical), read_offset(type, array, physical + 1)};
-    if (found.begin < 0 || found.end < found.begin || found.end > size) {
-        throw py::value_error(message("its offsets run from ", found.begin, " to ", found.end, " of ", size,
+    const Bounds part{read_offset(type, array, physical), read_offset(type, array, physical + 1)};
+    if (part.begin < 0 || part.end < part.begin || part.end > size) {
+        throw py::value_error(message("its offsets run from ", part.begin, " to ", part.end, " of ", size,
                                       " values: the data is damaged"));
     }
-    return found;
+    return part;
 }
 
 bool is_there(const FlatArray& array, const Bounds& part) {
@@ -54,8 +54,8 @@ std::int64_t even_width(const FlatType& type, const FlatArray& array, Bounds* pa
     const std::int64_t width = first.end - first.begin;
     std::int64_t end = first.begin;
     for (std::int64_t at = part->begin; at < part->end; ++at) {
-        const Bounds found = bounds(type, array, at, array.items->length);
-        if (found.begin != end || found.end != end + width) {
+        const Bounds list = bounds(type, array, at, array.items->length);
+        if (list.begin != end || list.end != end + width) {
             return -1;
         }
         end += width;
@@ -198,12 +198,12 @@ bool FlatColumn::rows(const Element& element, std::int64_t count, std::vector<Ro
         return false;
     }
     const FlatArray& lists = *element.array->items;
-    const Bounds found = bounds(type_, *element.array, element.at, lists.length);
-    bool all = count <= found.end - found.begin;
+    const Bounds part = bounds(type_, *element.array, element.at, lists.length);
+    bool all = count <= part.end - part.begin;
     for (std::int64_t i = 0; all && i < count; ++i) {
         Row row;
         Trailing trailing;
-        all = !is_null(lists, found.begin + i) && list_row(*type_.item, lists, found.begin + i, &row, &trailing) &&
+        all = !is_null(lists, part.begin + i) && list_row(*type_.item, lists, part.begin + i, &row, &trailing) &&
               trailing.empty();
         out->push_back(row);
     }
@@ -214,12 +214,12 @@ bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int
     if (type.layout != Layout::list) {
         return false;
     }
-    Bounds found = bounds(type, array, at, array.items->length);
-    const std::int64_t length = found.end - found.begin;
+    Bounds part = bounds(type, array, at, array.items->length);
+    const std::int64_t length = part.end - part.begin;
     const FlatType* item = type.item.get();
     const FlatArray* items = array.items.get();
-    while (is_there(*items, found) && item->layout == Layout::list && found.begin < found.end) {
-        trailing->push_back(even_width(*item, *items, &found));
+    while (is_there(*items, part) && item->layout == Layout::list && part.begin < part.end) {
+        trailing->push_back(even_width(*item, *items, &part));
         if (trailing->back() < 0) {
             return false;
         }
@@ -233,11 +233,11 @@ bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int
         *out = row_at(item->kind, nullptr, 0, 0);
         return is_plain(*item);
     }
-    if (!is_plain(*item) || !is_there(*items, found) || !is_as_told(type, length, *trailing)) {
+    if (!is_plain(*item) || !is_there(*items, part) || !is_as_told(type, length, *trailing)) {
         return false;
     }
-    *out = row_at(item->kind, items->data, items->first + found.begin, length);
-    prefetch_lines(out->data, std::min(bytes_ahead, (found.end - found.begin) * out->stride));
+    *out = row_at(item->kind, items->data, items->first + part.begin, length);
+    prefetch_lines(out->data, std::min(bytes_ahead, (part.end - part.begin) * out->stride));
     return true;
 }
 
@@ -255,20 +255,20 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
             return py::bool_(bit(static_cast<const std::uint8_t*>(array.data), array.first + at));
         case Layout::text:
         case Layout::binary: {
-            const Bounds found = text_bounds(type, array, at);
-            const char* const begin = static_cast<const char*>(array.data) + found.begin;
-            const auto size = static_cast<std::size_t>(found.end - found.begin);
+            const Bounds part = text_bounds(type, array, at);
+            const char* const begin = static_cast<const char*>(array.data) + part.begin;
+            const auto size = static_cast<std::size_t>(part.end - part.begin);
             return type.layout == Layout::text ? py::object(py::str(begin, size)) : py::object(py::bytes(begin, size));
         }
         case Layout::list: {
-            const Bounds found = bounds(type, array, at, array.items->length);
-            py::list result(static_cast<std::size_t>(found.end - found.begin));
-            for (std::int64_t i = found.begin; i < found.end; ++i) {
+            const Bounds part = bounds(type, array, at, array.items->length);
+            py::list result(static_cast<std::size_t>(part.end - part.begin));
+            for (std::int64_t i = part.begin; i < part.end; ++i) {
                 py::object item = value(*type.item, *array.items, i);
                 if (!item) {
                     return item;
                 }
-                PyList_SET_ITEM(result.ptr(), i - found.begin, item.release().ptr());
+                PyList_SET_ITEM(result.ptr(), i - part.begin, item.release().ptr());
             }
             return std::move(result);
         }

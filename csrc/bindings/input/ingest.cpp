@@ -121,25 +121,25 @@ bool Columns::hold_values(const py::object& values) {
 
 void Columns::add_values(const py::object& values, const py::object& interop) {
     keep_alive(interop);
-    Columns one;
-    if (!one.hold_values(values)) {
+    Columns single;
+    if (!single.hold_values(values)) {
         throw py::type_error("rows must be a list or tuple");
     }
     interop_ = &interop.cast<const Interop&>();
-    one.look(*interop_);
+    single.look(*interop_);
     invalidate();
-    columns.push_back(std::move(one.columns.front()));
+    columns.push_back(std::move(single.columns.front()));
 }
 
 std::int64_t Columns::add_optional(const py::object& features, const py::handle& name, const Interop& interop,
                                    bool skips) {
-    Columns one;
-    std::int64_t found = 0;
+    Columns single;
+    std::int64_t present = 0;
     if (const TableRows* const rows = table_rows(features)) {
-        found = rows->collect(name, &one, skips) ? one.columns.front().held() : 0;
+        present = rows->collect(name, &single, skips) ? single.columns.front().held() : 0;
     } else {
         const Py_ssize_t count = PySequence_Size(features.ptr());
-        Column& column = one.columns.emplace_back(count);
+        Column& column = single.columns.emplace_back(count);
         PlainDicts dicts(interop);
         for (Py_ssize_t i = 0; i < count; ++i) {
             const py::object feature = dicts.dict_of(item_of(features.ptr(), i));
@@ -152,16 +152,16 @@ std::int64_t Columns::add_optional(const py::object& features, const py::handle&
                 return -1;
             }
             const bool has = value && !(skips && value.is_none());
-            found += has ? 1 : 0;
+            present += has ? 1 : 0;
             if (has || !skips) {
                 column.hold(has ? std::move(value) : py::list());
             }
         }
     }
-    if (found > 0) {
-        columns.push_back(std::move(one.columns.front()));
+    if (present > 0) {
+        columns.push_back(std::move(single.columns.front()));
     }
-    return found;
+    return present;
 }
 
 void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
@@ -219,11 +219,11 @@ bool collect_columns(const py::object& features, const py::object& names, const 
     if (rows == nullptr && !is_sequence(features)) {
         return false;
     }
-    const py::object found = names.is_none() ? names_of(features, rows, interop) : names;
-    if (found.is_none()) {
+    const py::object wanted = names.is_none() ? names_of(features, rows, interop) : names;
+    if (wanted.is_none()) {
         return false;
     }
-    *keys = py::tuple(found);
+    *keys = py::tuple(wanted);
     if (names.is_none() && !without.empty()) {
         py::list others;
         for (const py::handle name : *keys) {

@@ -34,8 +34,8 @@ py::tuple lineage_of(PyTypeObject* type) { return py::reinterpret_borrow<py::tup
 
 bool has(PyTypeObject* type, PyObject* name) {
     const py::tuple lineage = lineage_of(type);
-    return std::any_of(lineage.begin(), lineage.end(), [&](const py::handle& one) {
-        return static_cast<bool>(Walk::lookup(names_of(reinterpret_cast<PyTypeObject*>(one.ptr())), name));
+    return std::any_of(lineage.begin(), lineage.end(), [&](const py::handle& cls) {
+        return static_cast<bool>(Walk::lookup(names_of(reinterpret_cast<PyTypeObject*>(cls.ptr())), name));
     });
 }
 
@@ -60,17 +60,17 @@ bool replaces_nothing(PyTypeObject* type, PyTypeObject* base) {
 }  // namespace
 
 Interop::Interop(const py::object& libraries)
-    : ndarray_(libraries.attr("ndarray")),
+    : describe(libraries.attr("describe")),
+      make_tensor(libraries.attr("make_tensor")),
+      make_shared(libraries.attr("make_shared")),
+      without_modes(libraries.attr("without_modes")),
+      is_negative(py::getattr(libraries.attr("tensor"), "is_neg", py::none())),
+      ndarray_(libraries.attr("ndarray")),
       wrapper_(libraries.attr("wrapper")),
       tensor_(libraries.attr("tensor")),
-      describe_(libraries.attr("describe")),
-      make_tensor_(libraries.attr("make_tensor")),
       in_worker_(libraries.attr("in_worker")),
-      make_shared_(libraries.attr("make_shared")),
       way_to_read_(libraries.attr("way_to_read")),
       count_modes_(libraries.attr("count_modes")),
-      without_modes_(libraries.attr("without_modes")),
-      is_negative_(tensor_.is_none() ? py::object(py::none()) : py::object(tensor_.attr("is_neg"))),
       forward_ad_(libraries.attr("forward_ad")),
       level_(py::reinterpret_steal<py::object>(PyUnicode_InternFromString("_current_level"))),
       plain_(libraries.attr("plain")) {
@@ -81,15 +81,15 @@ Interop::Interop(const py::object& libraries)
         const auto scalar = py::reinterpret_borrow<py::tuple>(item);
         scalars_.emplace_back(scalar[0], scalar[1].cast<Kind>());
     }
-    const py::object exchange = libraries.attr("exchange");
-    if (exchange.is_none()) {
+    const py::object capsule = libraries.attr("exchange");
+    if (capsule.is_none()) {
         return;
     }
-    const auto* const api = pointer_in<dlpack::ExchangeApi>(exchange, dlpack::capsule_name);
+    const auto* const api = pointer_in<dlpack::ExchangeApi>(capsule, dlpack::capsule_name);
     // Another major version may order its fields otherwise: then the slower way serves.
     if (api->header.version.major == dlpack::abi_major && api->view_of_object != nullptr &&
         api->tensor_to_object != nullptr) {
-        exchange_ = api;
+        exchange = api;
     }
 }
 
@@ -104,7 +104,7 @@ Base Interop::base_of_class(PyTypeObject* type) const {
     }
     const py::tuple lineage = lineage_of(type);
     for (std::size_t i = 0; type_at(lineage, i) != base; ++i) {
-        const auto is_same = [&](const py::handle& one) { return one.is(lineage[i]); };
+        const auto is_same = [&](const py::handle& cls) { return cls.is(lineage[i]); };
         if (std::none_of(plain_.begin(), plain_.end(), is_same) && !replaces_nothing(type_at(lineage, i), base)) {
             return Base::none;
         }
@@ -134,7 +134,7 @@ void register_interop(py::module_& m) {
         .def_readwrite("may_be_worker", &Interop::may_be_worker)
         .def("learn_tensor", &Interop::learn_tensor, "tensor"_a, "implementation"_a, "storage"_a)
         .def_readonly("knows_tensors", &Interop::knows_tensors)
-        .def_property_readonly("has_exchange", [](const Interop& self) { return self.exchange() != nullptr; });
+        .def_property_readonly("has_exchange", [](const Interop& self) { return self.exchange != nullptr; });
 }
 
 }  // namespace quadrat

@@ -49,8 +49,8 @@ public:
     explicit Interop(const py::object& libraries);
 
     void traverse(Visitor& visit) const {
-        visit(ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_, way_to_read_,
-              count_modes_, without_modes_, is_negative_, forward_ad_, level_, plain_);
+        visit(describe, make_tensor, make_shared, without_modes, is_negative, ndarray_, wrapper_, tensor_, in_worker_,
+              way_to_read_, count_modes_, forward_ad_, level_, plain_);
         for (const auto& scalar : scalars_) {
             visit(scalar.first);
         }
@@ -88,19 +88,14 @@ public:
         return way_to_read_.is_none() ? 0 : way_to_read_(py::handle(type)).cast<int>();
     }
     bool in_mode() const {
-        return !count_modes_.is_none() && !without_modes_.is_none() && count_modes_().cast<std::int64_t>() > 0;
+        return !count_modes_.is_none() && !without_modes.is_none() && count_modes_().cast<std::int64_t>() > 0;
     }
-    const py::object& without_modes() const { return without_modes_; }
-    // torch.Tensor.is_neg, whatever a tensor has of its own under that name.
-    const py::object& is_negative() const { return is_negative_; }
     // Whether seeing tensors, or making outputs, calls Python code.
-    bool calls_python() const { return may_be_worker || (!tensor_.is_none() && exchange_ == nullptr); }
+    bool calls_python() const { return may_be_worker || (!tensor_.is_none() && exchange == nullptr); }
 
-    const dlpack::ExchangeApi* exchange() const { return exchange_; }
-    const py::object& describe() const { return describe_; }
-    const py::object& make_tensor() const { return make_tensor_; }
-    const py::object& make_shared() const { return make_shared_; }
-
+    const py::object describe, make_tensor, make_shared, without_modes;
+    const py::object is_negative;  // torch.Tensor.is_neg, whatever a tensor has of its own under that name
+    const dlpack::ExchangeApi* exchange = nullptr;
     bool may_be_worker = false;
     bool knows_tensors = false;
 
@@ -108,11 +103,9 @@ private:
     Base base_of_class(PyTypeObject* type) const;
 
     // None is nobody's type, so it serves as "not there".
-    py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
-    py::object way_to_read_, count_modes_, without_modes_, is_negative_, forward_ad_, level_;
+    py::object ndarray_, wrapper_, tensor_, in_worker_, way_to_read_, count_modes_, forward_ad_, level_;
     py::tuple plain_;
     std::vector<std::pair<py::object, Kind>> scalars_;
-    const dlpack::ExchangeApi* exchange_ = nullptr;
 };
 
 // The row in `object`, of as many tokens as `length` says, and its form (see Form); `trailing` are its dimensions after
@@ -135,9 +128,9 @@ inline py::object item_of(PyObject* sequence, Py_ssize_t i) {
 }
 
 // Whether two names of columns are the same. Comparing others than plain strings would run code of the user's.
-inline bool is_same_name(const py::handle& one, const py::handle& two) {
-    const bool plain = PyUnicode_CheckExact(one.ptr()) && PyUnicode_CheckExact(two.ptr());
-    return one.is(two) || (plain && PyUnicode_Compare(one.ptr(), two.ptr()) == 0);
+inline bool is_same_name(const py::handle& a, const py::handle& b) {
+    const bool plain = PyUnicode_CheckExact(a.ptr()) && PyUnicode_CheckExact(b.ptr());
+    return a.is(b) || (plain && PyUnicode_Compare(a.ptr(), b.ptr()) == 0);
 }
 
 // What other threads cannot change: without the GIL, a tuple in place of a list.

@@ -31,8 +31,8 @@ class WithoutModes {
 public:
     // derived: for tensors of classes derived from torch's, about which it asks Python code of its own.
     WithoutModes(const Interop& interop, bool derived) {
-        if (derived ? !interop.without_modes().is_none() : interop.in_mode()) {
-            context_ = interop.without_modes()();
+        if (derived ? !interop.without_modes.is_none() : interop.in_mode()) {
+            context_ = interop.without_modes();
             context_.attr("__enter__")();
         }
     }
@@ -61,60 +61,48 @@ Tensors tensors_in(PyObject* value, const Interop& interop) {
                                                     : Tensors::none;
 }
 
-// A block of rows: asks for what a view of each value reads, and for the first lines of its data.
-class LookAhead {
-public:
-    explicit LookAhead(const Interop& interop) : interop_(interop) {}
-
-    // What there is among the values that no column has seen yet.
-    Tensors operator()(const std::vector<Column>& columns, std::size_t end) {
-        Tensors tensors = Tensors::none;
-        parts_.clear();
-        for (const Column& column : columns) {
-            for (std::size_t i = column.rows.size(); i < std::min(end, column.owners.size()); ++i) {
-                tensors = std::max(tensors, look_at(column.owners[i].ptr()));
-            }
-        }
-        constexpr std::int64_t implementation_bytes = 256, storage_bytes = 128;
-        for (const char* const part : parts_) {
-            prefetch_lines(part, implementation_bytes);
-        }
-        for (const char*& part : parts_) {
-            part = part == nullptr ? nullptr : next_part(part);  // null for tensors without a storage
-            prefetch_lines(part, storage_bytes);
-        }
-        for (const char* const part : parts_) {
-            prefetch_lines(part == nullptr ? nullptr : next_part(part), bytes_ahead);
-        }
-        return tensors;
-    }
-
-private:
-    Tensors look_at(PyObject* value) {
+// Asks for what a view of each value of a block reads, and for the first lines of its data: of values that no column
+// has seen yet. Returns what there is among them.
+Tensors look_ahead(const std::vector<Column>& columns, std::size_t end, const Interop& interop) {
+    Tensors tensors = Tensors::none;
+    std::vector<const char*> parts;  // of tensors
+    const auto look_at = [&](PyObject* value) {
         if (PyList_CheckExact(value)) {
             prefetch(peek(&reinterpret_cast<const PyListObject*>(value)->ob_item));
-        } else if (interop_.is_ndarray(value)) {
+        } else if (interop.is_ndarray(value)) {
             const auto* const array = py::detail::array_proxy(value);
             prefetch(array->dimensions);
             prefetch_lines(array->data, bytes_ahead);
-        } else {
-            const Tensors found = tensors_in(value, interop_);
-            if (found == Tensors::plain && interop_.knows_tensors) {
-                parts_.push_back(next_part(value, sizeof(PyObject)));
+        } else if (const Tensors kind = tensors_in(value, interop); kind != Tensors::none) {
+            tensors = std::max(tensors, kind);
+            if (kind == Tensors::plain && interop.knows_tensors) {
+                parts.push_back(next_part(value, sizeof(PyObject)));
             }
-            return found;
         }
-        return Tensors::none;
+    };
+    for (const Column& column : columns) {
+        for (std::size_t i = column.rows.size(); i < std::min(end, column.owners.size()); ++i) {
+            look_at(column.owners[i].ptr());
+        }
     }
-
-    const Interop& interop_;
-    std::vector<const char*> parts_;  // of tensors
-};
+    constexpr std::int64_t implementation_bytes = 256, storage_bytes = 128;
+    for (const char* const part : parts) {
+        prefetch_lines(part, implementation_bytes);
+    }
+    for (const char*& part : parts) {
+        part = part == nullptr ? nullptr : next_part(part);  // null for tensors without a storage
+        prefetch_lines(part, storage_bytes);
+    }
+    for (const char* const part : parts) {
+        prefetch_lines(part == nullptr ? nullptr : next_part(part), bytes_ahead);
+    }
+    return tensors;
+}
 
 void look_at(std::size_t end, const Interop& interop, Column* column) {
     // A finalizer may move a tensor between the answer to where it is and the copy.
     std::optional<WithoutCollection> meanwhile;
-    if (interop.exchange() == nullptr) {
+    if (interop.exchange == nullptr) {
         meanwhile.emplace();
     }
     Trailing dimensions;
@@ -135,7 +123,7 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
         } else {
             column->see(row, form, row.length);
         }
-        if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
+        if ((form & tensor_forms) != 0 && interop.exchange == nullptr) {
             // It takes Python code to ask about a tensor: the next question may move this one.
             column->keep(column->rows.back().kind, &column->rows.back());
         }
@@ -206,13 +194,12 @@ void Columns::look(const Interop& interop) {
     for (const Column& column : columns) {
         count = column.holds_more_than_seen() ? std::max(count, column.owners.size()) : count;
     }
-    LookAhead look_ahead(interop);
     std::optional<WithoutModes> without_modes;
     Tensors tensors = Tensors::none;
     for (std::size_t end = Walk::block; end < count + Walk::block; end += Walk::block) {
-        if (const Tensors found = look_ahead(columns, end); found > tensors) {
-            without_modes.emplace(interop, found == Tensors::derived);
-            tensors = found;
+        if (const Tensors kind = look_ahead(columns, end, interop); kind > tensors) {
+            without_modes.emplace(interop, kind == Tensors::derived);
+            tensors = kind;
         }
         for (Column& column : columns) {
             look_at(end, interop, &column);
@@ -239,13 +226,13 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
     for (std::size_t i = 0; i < column.owners.size(); ++i) {
         PyObject* const owner = column.owners[i].ptr();
         Row& seen = column.rows[i];
-        const Tensors found = owner == nullptr ? Tensors::none : tensors_in(owner, *interop_);
-        if (owner == nullptr || seen.data == nullptr || (found != Tensors::none && interop_->exchange() == nullptr)) {
+        const Tensors kind = owner == nullptr ? Tensors::none : tensors_in(owner, *interop_);
+        if (owner == nullptr || seen.data == nullptr || (kind != Tensors::none && interop_->exchange == nullptr)) {
             continue;
         }
-        if (found > tensors) {
-            without_modes.emplace(*interop_, found == Tensors::derived);
-            tensors = found;
+        if (kind > tensors) {
+            without_modes.emplace(*interop_, kind == Tensors::derived);
+            tensors = kind;
         }
         Row now;
         Trailing dimensions;

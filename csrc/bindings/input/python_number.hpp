@@ -49,25 +49,25 @@ struct SmallInts {
     std::uintptr_t bytes = 0;  // 0 where the interpreter keeps them otherwise: then nothing is in range
 
     static SmallInts find() {
-        SmallInts found;
+        SmallInts cache;
         constexpr long most = 4096;
         for (long value = first; value < most; ++value) {
-            PyObject* const one = PyLong_FromLong(value);
-            PyObject* const two = PyLong_FromLong(value);
-            const auto address = reinterpret_cast<std::uintptr_t>(one);
-            const bool cached = one != nullptr && one == two;
-            Py_XDECREF(one);
-            Py_XDECREF(two);
-            if (!cached || (found.bytes != 0 && address != found.base + found.bytes)) {
+            PyObject* const object = PyLong_FromLong(value);
+            PyObject* const again = PyLong_FromLong(value);
+            const auto address = reinterpret_cast<std::uintptr_t>(object);
+            const bool cached = object != nullptr && object == again;
+            Py_XDECREF(object);
+            Py_XDECREF(again);
+            if (!cached || (cache.bytes != 0 && address != cache.base + cache.bytes)) {
                 break;
             }
-            if (found.bytes == 0) {
-                found.base = address;
+            if (cache.bytes == 0) {
+                cache.base = address;
             }
-            found.bytes += stride;
+            cache.bytes += stride;
         }
         clear_error();
-        return found;
+        return cache;
     }
 };
 

@@ -74,121 +74,52 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
     }
     looks.resize(names_.size());
     for (std::size_t i = 0; i < names_.size(); ++i) {
-        const py::object column = columns[i];
-        const auto* const flat = py::isinstance<FlatColumn>(column) ? &column.cast<const FlatColumn&>() : nullptr;
-        const std::int64_t size = flat != nullptr ? flat->size() : length_of(column);
+        const py::object name = names_[i], values = columns[i];
+        const auto* const flat = py::isinstance<FlatColumn>(values) ? &values.cast<const FlatColumn&>() : nullptr;
+        const std::int64_t size = flat != nullptr ? flat->size() : length_of(values);
         if (i > 0 && size != size_) {
-            throw py::value_error(message("column '", text(names_[i]), "' has ", size, " rows where '", text(names_[0]),
+            throw py::value_error(message("column '", text(name), "' has ", size, " rows where '", text(names_[0]),
                                           "' has ", size_, ": give one value per row"));
         }
         size_ = size;
-        if (find(names_[i]) != static_cast<std::int64_t>(i)) {
-            throw py::value_error("there are two columns '" + text(names_[i]) + "': rename one");
+        if (find(name) != nullptr) {
+            throw py::value_error("there are two columns '" + text(name) + "': rename one");
         }
         const auto [form, kind] = looks[i];
-        columns_.push_back({column, flat, form, kind});
+        columns_.push_back({name, values, flat, form, kind});
     }
 }
 
-std::int64_t Table::find(const py::handle& name) const {
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-        const py::handle known = PyTuple_GET_ITEM(names_.ptr(), static_cast<Py_ssize_t>(i));
-        if (known.is(name) || known.equal(name)) {
-            return static_cast<std::int64_t>(i);
-        }
-    }
-    return -1;
+const Table::NamedColumn* Table::find(const py::handle& name) const {
+    const auto is_named = [&](const NamedColumn& column) { return column.name.is(name) || column.name.equal(name); };
+    const auto column = std::find_if(columns_.begin(), columns_.end(), is_named);
+    return column == columns_.end() ? nullptr : &*column;
 }
 
-py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
+py::object Table::fallback_value(const NamedColumn& column, std::int64_t row) const {
     if (fallback_.is_none()) {
-        throw py::type_error("column '" + text(names_[column]) + "' has the Arrow type '" +
-                             columns_[column].flat->type().format +
+        throw py::type_error("column '" + text(column.name) + "' has the Arrow type '" + column.flat->type().format +
                              "', which is neither a number, nor text, nor a list of these: leave the column out");
     }
-    return fallback_(names_[column], row);
+    return fallback_(column.name, row);
 }
 
-py::object Table::value(std::size_t column, std::int64_t row) const {
-    const TableColumn& found = columns_[column];
-    if (found.flat != nullptr) {
-        if (found.form != 0) {
-            return fallback_value(column, row);
-        }
-        const auto read = [&] { return found.flat->value(found.flat->element(row)); };
-        const py::object value = read_value(names_[column], row, read);
-        return value ? value : fallback_value(column, row);
-    }
-    return taken(PySequence_GetItem(found.values.ptr(), row));
-}
-
-void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, bool skips, Column* out) const {
-    const FlatColumn* const flat = columns_[column].flat;
-    const std::uint32_t look = columns_[column].form;
+py::object Table::value(const NamedColumn& column, std::int64_t row) const {
+    const FlatColumn* const flat = column.flat;
     if (flat == nullptr) {
-        for (const std::int64_t row : rows) {
-            py::object held = value(column, row);
-            if (!skips || !held.is_none()) {
-                out->hold(std::move(held));
-            }
-        }
-        return;
+        return taken(PySequence_GetItem(column.values.ptr(), row));
     }
-    // Where a row lies, how long it is, its numbers: each look may wait for memory, so all rows at once.
-    std::vector<FlatColumn::Element> elements;
-    elements.reserve(rows.size());
-    for (const std::int64_t row : rows) {
-        elements.push_back(flat->element(row));
-        flat->prefetch(elements.back());
+    if (column.form != 0) {
+        return fallback_value(column, row);
     }
-    const std::uint32_t form = look != 0 ? look : flat->is_numbers() ? form_number : form_list;
-    Trailing trailing;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        Row row;
-        if (skips && flat->is_missing(elements[i])) {
-            continue;
-        }
-        const bool found = read_value(names_[column], rows[i], [&] {
-            if (look == form_other || out->holds_more_than_seen() || !flat->row(elements[i], &row, &trailing)) {
-                return false;
-            }
-            if (!is_told(trailing)) {
-                trailing = out->rows.empty() ? told_by_any(*flat, elements) : out->trailing;
-            }
-            return true;
-        });
-        const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
-        if (found) {
-            out->add_as(row, own, look != 0 ? columns_[column].kind : kind_in_python(row.kind), trailing);
-        } else {
-            out->hold(value(column, rows[i]));
-        }
-    }
-}
-
-bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
-                            Column* out) const {
-    const FlatColumn* const flat = columns_[column].flat;
-    if (flat == nullptr || columns_[column].form != 0) {
-        return false;
-    }
-    std::vector<Row> found;
-    found.reserve(rows.size() * static_cast<std::size_t>(choices));
-    for (const std::int64_t row : rows) {
-        if (!read_value(names_[column], row, [&] { return flat->rows(flat->element(row), choices, &found); })) {
-            return false;
-        }
-    }
-    for (const Row& row : found) {
-        out->add_as(row, form_list, kind_in_python(row.kind));
-    }
-    return true;
+    const py::object value = read_value(column.name, row, [&] { return flat->value(flat->element(row)); });
+    return value ? value : fallback_value(column, row);
 }
 
 py::dict Table::row(std::int64_t row) const {
     py::dict result;
-    for (std::size_t column = 0; column < columns_.size(); ++column) {
-        result[names_[column]] = value(column, row);
+    for (const NamedColumn& column : columns_) {
+        result[column.name] = value(column, row);
     }
     return result;
 }
@@ -238,26 +169,79 @@ TableRows::TableRows(const TableRows& whole, std::int64_t first, std::int64_t st
 }
 
 py::object TableRows::value(const py::handle& name, std::int64_t i) const {
-    const std::int64_t column = table_->find(name);
-    if (column < 0) {
+    const Table::NamedColumn* const column = table_->find(name);
+    if (column == nullptr) {
         throw py::key_error(text(name));
     }
-    return table_->value(static_cast<std::size_t>(column), at(i));
+    return table_->value(*column, at(i));
 }
 
 bool TableRows::collect(const py::handle& name, Columns* columns, bool skips) const {
-    const std::int64_t column = table_->find(name);
-    if (column < 0) {
+    const Table::NamedColumn* const column = table_->find(name);
+    if (column == nullptr) {
         return false;
     }
-    columns->columns.emplace_back(size());
-    table_->collect(static_cast<std::size_t>(column), rows_, skips, &columns->columns.back());
+    Column& out = columns->columns.emplace_back(size());
+    const FlatColumn* const flat = column->flat;
+    if (flat == nullptr) {
+        for (const std::int64_t row : rows_) {
+            py::object value = table_->value(*column, row);
+            if (!skips || !value.is_none()) {
+                out.hold(std::move(value));
+            }
+        }
+        return true;
+    }
+    // Where a row lies, how long it is, its numbers: each look may wait for memory, so all rows at once.
+    std::vector<FlatColumn::Element> elements;
+    elements.reserve(rows_.size());
+    for (const std::int64_t row : rows_) {
+        elements.push_back(flat->element(row));
+        flat->prefetch(elements.back());
+    }
+    const std::uint32_t look = column->form, form = look != 0 ? look : flat->is_numbers() ? form_number : form_list;
+    Trailing trailing;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+        Row row;
+        if (skips && flat->is_missing(elements[i])) {
+            continue;
+        }
+        const bool is_row = read_value(column->name, rows_[i], [&] {
+            if (look == form_other || out.holds_more_than_seen() || !flat->row(elements[i], &row, &trailing)) {
+                return false;
+            }
+            if (!is_told(trailing)) {
+                trailing = out.rows.empty() ? told_by_any(*flat, elements) : out.trailing;
+            }
+            return true;
+        });
+        if (is_row) {
+            out.add_as(row, form | (trailing.empty() ? 0U : form_deep),
+                       look != 0 ? column->kind : kind_in_python(row.kind), trailing);
+        } else {
+            out.hold(table_->value(*column, rows_[i]));
+        }
+    }
     return true;
 }
 
 bool TableRows::collect_choices(const py::handle& name, std::int64_t choices, Column* out) const {
-    const std::int64_t column = table_->find(name);
-    return column >= 0 && table_->collect_choices(static_cast<std::size_t>(column), rows_, choices, out);
+    const Table::NamedColumn* const column = table_->find(name);
+    if (column == nullptr || column->flat == nullptr || column->form != 0) {
+        return false;
+    }
+    const FlatColumn& flat = *column->flat;
+    std::vector<Row> choice_rows;
+    choice_rows.reserve(rows_.size() * static_cast<std::size_t>(choices));
+    for (const std::int64_t row : rows_) {
+        if (!read_value(column->name, row, [&] { return flat.rows(flat.element(row), choices, &choice_rows); })) {
+            return false;
+        }
+    }
+    for (const Row& row : choice_rows) {
+        out->add_as(row, form_list, kind_in_python(row.kind));
+    }
+    return true;
 }
 
 bool TableRows::gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const {

@@ -24,36 +24,30 @@ public:
 
     void traverse(Visitor& visit) const {
         visit(names_, fallback_);
-        for (const TableColumn& column : columns_) {
-            visit(column.values);
+        for (const NamedColumn& column : columns_) {
+            visit(column.name, column.values);
         }
     }
 
     const py::tuple& names() const { return names_; }
     std::int64_t size() const { return size_; }
-    // The number of the column, or -1.
-    std::int64_t find(const py::handle& name) const;
-    py::object value(std::size_t column, std::int64_t row) const;
-    // A row as a dict; `row` must be one.
-    py::dict row(std::int64_t row) const;
-    // See TableRows::collect_choices.
-    bool collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
-                         Column* out) const;
-    // Adds the values at `rows`, as if they came in lists. skips: leaves out what is null.
-    void collect(std::size_t column, const std::vector<std::int64_t>& rows, bool skips, Column* out) const;
-
-private:
-    struct TableColumn {
-        py::object values;
+    struct NamedColumn {
+        py::object name, values;
         const FlatColumn* flat;  // that `values` is, or null
         std::uint32_t form;      // and kind: see Look
         Kind kind;
     };
+    // Null where there is none of this name.
+    const NamedColumn* find(const py::handle& name) const;
+    // A value, or a row as a dict; `row` must be one.
+    py::object value(const NamedColumn& column, std::int64_t row) const;
+    py::dict row(std::int64_t row) const;
 
-    py::object fallback_value(std::size_t column, std::int64_t row) const;
+private:
+    py::object fallback_value(const NamedColumn& column, std::int64_t row) const;
 
     py::tuple names_;
-    std::vector<TableColumn> columns_;
+    std::vector<NamedColumn> columns_;
     py::object fallback_;
     std::int64_t size_ = 0;
 };
@@ -77,9 +71,10 @@ public:
     // Row i as a dict, and the value it has under a name; IndexError, KeyError.
     py::dict row(std::int64_t i) const { return table_->row(at(i)); }
     py::object value(const py::handle& name, std::int64_t i) const;
-    bool has(const py::handle& name) const { return table_->find(name) >= 0; }
+    bool has(const py::handle& name) const { return table_->find(name) != nullptr; }
 
-    // One column; false where there is none of this name. skips: without the rows that are null.
+    // One column, as if its values came in lists; false where there is none of this name. skips: without those that are
+    // null.
     bool collect(const py::handle& name, Columns* columns, bool skips = false) const;
     // The first `choices` rows that each value of a column is a list of; false where they are not rows of numbers.
     bool collect_choices(const py::handle& name, std::int64_t choices, Column* out) const;

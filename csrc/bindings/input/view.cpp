@@ -82,8 +82,8 @@ std::uint32_t view_array(PyObject* object, Row* row, Trailing* trailing) {
 // What the library says of a tensor: form_tensor_number for one of no dimension, form_other where its numbers are not
 // what its memory holds, or not numbers alone.
 std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
-    if (interop.exchange() == nullptr) {
-        const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe().ptr(), object));
+    if (interop.exchange == nullptr) {
+        const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe.ptr(), object));
         clear_error();
         if (!seen || seen.is_none()) {
             return form_other;
@@ -96,7 +96,7 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
                    : shape_row(shape.data(), static_cast<int>(shape.size()), stride, form_tensor, row, trailing);
     }
     dlpack::Tensor view{};
-    if (interop.exchange()->view_of_object(object, &view) != 0) {
+    if (interop.exchange->view_of_object(object, &view) != 0) {
         clear_error();  // sparse, meta and other tensors without memory of their own: the reference's business
         return form_other;
     }
@@ -108,7 +108,7 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
     // that records gradients, or may have a tangent, is more than its numbers.
     const py::handle tensor(object);
     if (is_float(row->kind) && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
-                                interop.is_negative()(tensor).cast<bool>())) {
+                                interop.is_negative(tensor).cast<bool>())) {
         return form_other;
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));

@@ -12,13 +12,13 @@ py::object attribute(const py::object& feature, const char* name) {
 
 // All that a mappingproxy refers to, which Python does not give out.
 py::object shown_by(const py::object& proxy) {
-    py::object found;
+    py::object shown;
     const auto take = [](PyObject* object, void* out) {
         *static_cast<py::object*>(out) = py::reinterpret_borrow<py::object>(object);
         return 1;
     };
-    Py_TYPE(proxy.ptr())->tp_traverse(proxy.ptr(), take, &found);
-    return found;
+    Py_TYPE(proxy.ptr())->tp_traverse(proxy.ptr(), take, &shown);
+    return shown;
 }
 
 // As a ChainMap gives keys and values: the first of the dicts comes last, and wins.
@@ -28,8 +28,8 @@ py::object joined(const py::object& maps) {
     }
     py::object all = py::dict();
     for (Py_ssize_t i = PyList_GET_SIZE(maps.ptr()); i-- > 0;) {
-        const py::object one = item_of(maps.ptr(), i);
-        if (!one || !PyDict_CheckExact(one.ptr()) || PyDict_Update(all.ptr(), one.ptr()) != 0) {
+        const py::object map = item_of(maps.ptr(), i);
+        if (!map || !PyDict_CheckExact(map.ptr()) || PyDict_Update(all.ptr(), map.ptr()) != 0) {
             clear_error();
             return {};
         }
@@ -74,20 +74,20 @@ py::object PlainDicts::if_dict(py::object held) {
 }
 
 py::object Walk::lookup(const py::object& dict, PyObject* name, bool* failed) {
-    PyObject* found = nullptr;
+    PyObject* value = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
-    PyDict_GetItemRef(dict.ptr(), name, &found);
+    PyDict_GetItemRef(dict.ptr(), name, &value);
 #else
-    found = PyDict_GetItemWithError(dict.ptr(), name);
-    Py_XINCREF(found);
+    value = PyDict_GetItemWithError(dict.ptr(), name);
+    Py_XINCREF(value);
 #endif
-    if (found == nullptr && PyErr_Occurred() != nullptr) {
+    if (value == nullptr && PyErr_Occurred() != nullptr) {
         clear_error();
         if (failed != nullptr) {
             *failed = true;
         }
     }
-    return py::reinterpret_steal<py::object>(found);
+    return py::reinterpret_steal<py::object>(value);
 }
 
 bool Walk::fetch(Py_ssize_t first, Py_ssize_t count) {

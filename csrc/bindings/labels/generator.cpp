@@ -103,11 +103,12 @@ LockedBits::~LockedBits() {
     }
 }
 
-rng::KnownBits LockedBits::known() const {
+std::unique_ptr<rng::Draws> LockedBits::draws(bool legacy, bool every_word) const {
     const std::string name = Py_TYPE(owner_.ptr())->tp_name;
-    return name == "numpy.random._mt19937.MT19937" ? rng::KnownBits::mt19937
-           : name == "numpy.random._pcg64.PCG64"   ? rng::KnownBits::pcg64
-                                                   : rng::KnownBits::none;
+    const auto known = name == "numpy.random._mt19937.MT19937" ? rng::KnownBits::mt19937
+                       : name == "numpy.random._pcg64.PCG64"   ? rng::KnownBits::pcg64
+                                                               : rng::KnownBits::none;
+    return rng::numpy_draws(*bits_, known, legacy, every_word);
 }
 
 void register_generator(py::module_& m) {
@@ -119,26 +120,26 @@ void register_generator(py::module_& m) {
             const auto n = static_cast<std::size_t>(count);
             std::vector<std::int64_t> first(n), all(n), integers(n), order(n);
             std::vector<std::uint8_t> eligible(n, 1), hit(n);
-            std::int64_t found = 0, one = 0;
+            std::int64_t successes = 0, integer = 0;
             std::iota(all.begin(), all.end(), std::int64_t{0});
             if (static_cast<GeneratorType>(type) == GeneratorType::python) {
                 Engine engine = Engine::of_python(generator);
                 rng::PythonDraws draws(engine.words());
-                one = draws.below(high);
+                integer = draws.below(high);
                 draws.permutation(count, order.data());
                 engine.keep();
             } else {
                 with_draws(static_cast<GeneratorType>(type), generator, true, [&](rng::Draws& draws) {
-                    found = draws.trials(p, eligible.data(), count, first.data());
+                    successes = draws.trials(p, eligible.data(), count, first.data());
                     draws.trials_at(p, count, {all.data(), count}, hit.data());
                     draws.integers_at(high, count, {all.data(), count}, integers.data());
-                    one = draws.below(high);
+                    integer = draws.below(high);
                     draws.permutation(count, order.data());
                     return true;
                 });
             }
-            first.resize(static_cast<std::size_t>(found));
-            return py::make_tuple(first, hit, integers, one, order);
+            first.resize(static_cast<std::size_t>(successes));
+            return py::make_tuple(first, hit, integers, integer, order);
         },
         "generator_type"_a, "generator"_a, "p"_a, "high"_a, "count"_a);
 }

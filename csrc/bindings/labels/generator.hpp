@@ -45,8 +45,7 @@ public:
     LockedBits& operator=(const LockedBits&) = delete;
     ~LockedBits();
 
-    const rng::BitGenerator& bits() const { return *bits_; }
-    rng::KnownBits known() const;
+    std::unique_ptr<rng::Draws> draws(bool legacy, bool every_word) const;
 
 private:
     py::object owner_, lock_;
@@ -80,8 +79,7 @@ auto with_draws(GeneratorType type, const py::object& generator, bool every_word
         return result;
     }
     const LockedBits locked(generator);
-    const auto draws = rng::numpy_draws(locked.bits(), locked.known(), type == GeneratorType::numpy_legacy, every_word);
-    return draw(*draws);
+    return draw(*locked.draws(type == GeneratorType::numpy_legacy, every_word));
 }
 
 }  // namespace quadrat

@@ -119,6 +119,21 @@ Status read_row_of_words(const Column& column, std::size_t i, WordFormat format,
                                                        : copy_rows({&row, 1}, {&first, 1}, Kind::int64, out, length);
 }
 
+// The numbers of a column that goes with the ids, a byte a token; `padding` where there is none.
+Status flags_of(const Columns& columns, std::int64_t column, const BatchIds& batch, std::uint8_t padding,
+                std::uint8_t* out) {
+    const auto index = static_cast<std::size_t>(column);
+    if (columns.at(index).inner != 1) {  // there is room for a number a token
+        return {Code::wrong_type};
+    }
+    if (!batch.flat) {
+        return columns.pad(index, out, Kind::uint8, batch.width, batch.side, py::int_(padding));
+    }
+    const std::int64_t filled = columns.at(batch.column).total;
+    std::fill(out + filled, out + batch.count(), padding);
+    return columns.flatten(index, out, Kind::uint8, filled);
+}
+
 // What a token is to masking without whole words: special, or a word of its own.
 void words_of_special(std::int64_t count, std::uint8_t* special) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -154,33 +169,23 @@ std::vector<std::int64_t> BatchIds::starts() const {
 }
 
 Status CausalLabels::write(const Columns& columns, const BatchIds& batch) const {
-    causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
+    causal_labels(batch.ids, batch.count(), pad_id, batch.labels);
     return check_special(columns);
 }
 
 Status KeptLabels::write(const Columns& columns, const BatchIds& batch) const {
-    const auto index = static_cast<std::size_t>(mask_);
-    const Column& masks = columns.at(index);
+    const std::vector<Row>& masks = columns.at(static_cast<std::size_t>(mask_)).rows;
     for (std::int64_t i = 0; i < batch.rows; ++i) {
-        if (masks.rows[static_cast<std::size_t>(i)].length != batch.lengths[i]) {
+        if (masks.at(static_cast<std::size_t>(i)).length != batch.lengths[i]) {
             return {Code::wrong_length, i};
         }
     }
-    const auto kept = scratch<std::uint8_t>(masks.total);
-    const Status status = columns.flatten(index, kept.get(), Kind::uint8, masks.total);
-    if (!status) {
-        return status;
+    const auto kept = scratch<std::uint8_t>(batch.count());
+    const Status status = flags_of(columns, mask_, batch, 0, kept.get());
+    for (std::int64_t i = 0; i < batch.count() && status; ++i) {
+        batch.labels[i] = kept[static_cast<std::size_t>(i)] != 0 ? batch.ids[i] : ignore_index;
     }
-    std::fill_n(batch.labels, batch.count(), ignore_index);
-    const std::vector<std::int64_t> start = batch.starts();
-    const std::uint8_t* flag = kept.get();
-    for (std::int64_t i = 0; i < batch.rows; ++i) {
-        const std::int64_t first = start[static_cast<std::size_t>(i)];
-        for (std::int64_t at = first; at < first + batch.lengths[i]; ++at) {
-            batch.labels[at] = *flag++ != 0 ? batch.ids[at] : ignore_index;
-        }
-    }
-    return {};
+    return status;
 }
 
 Status CausalLabels::check_special(const Columns& columns) const {
@@ -200,17 +205,13 @@ MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::
       word_format_(static_cast<WordFormat>(word_format)) {}
 
 Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
+    if (special_ >= 0) {
+        return flags_of(columns, special_, batch, 1, special);
+    }
     const std::int64_t filled = batch.flat ? columns.at(batch.column).total : batch.count();
+    special_tokens(batch.ids, filled, span_of(special_set_), special);
     std::fill(special + filled, special + batch.count(), std::uint8_t{1});
-    if (special_ < 0) {
-        special_tokens(batch.ids, filled, span_of(special_set_), special);
-        return {};
-    }
-    const auto index = static_cast<std::size_t>(special_);
-    if (batch.flat) {
-        return columns.flatten(index, special, Kind::uint8, filled);
-    }
-    return columns.pad(index, special, Kind::uint8, batch.width, batch.side, py::int_(1));
+    return {};
 }
 
 Status MaskingLabels::words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const {

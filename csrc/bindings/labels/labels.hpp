@@ -45,14 +45,15 @@ public:
 class CausalLabels final : public Labels {
 public:
     // special: the column of special-token masks, or -1.
-    explicit CausalLabels(std::int64_t pad_id, std::int64_t special = -1) : pad_id_(pad_id), special_(special) {}
+    explicit CausalLabels(std::int64_t pad, std::int64_t special = -1) : pad_id(pad), special_(special) {}
     Status write(const Columns& columns, const BatchIds& batch) const override;
-    std::int64_t pad_id() const { return pad_id_; }
     // The special-token masks count for nothing here, but what are not numbers is an error of the reference.
     Status check_special(const Columns& columns) const;
 
+    const std::int64_t pad_id;
+
 private:
-    std::int64_t pad_id_, special_;
+    std::int64_t special_;
 };
 
 // Causal language modelling by lengths: the ids, ignored in padding and where the attention masks of the rows are 0.

@@ -40,14 +40,14 @@ Status PhiloxLabels::write_keys(const Columns& columns, Span<const std::int64_t>
 Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const std::uint64_t* keys,
                           const BatchIds& batch) const {
     const std::vector<std::int64_t> start = batch.starts();
-    std::vector<std::uint64_t> own(keys == nullptr ? static_cast<std::size_t>(batch.rows) : 0);
+    std::vector<std::uint64_t> keys_of_rows(keys == nullptr ? static_cast<std::size_t>(batch.rows) : 0);
     if (keys == nullptr) {
-        const Status status =
-            write_keys(columns, {batch.ids, batch.count()}, {start.data(), batch.rows}, batch.lengths, own.data());
+        const Status status = write_keys(columns, {batch.ids, batch.count()}, {start.data(), batch.rows}, batch.lengths,
+                                         keys_of_rows.data());
         if (!status) {
             return status;
         }
-        keys = own.data();
+        keys = keys_of_rows.data();
     }
     return philox_mask(checked_masking(options()), {keys, batch.rows}, start.data(), batch.lengths, batch.count(),
                        words, batch.ids, batch.labels);

@@ -67,7 +67,7 @@ py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape,
     // Ownership passes with the call, also when it fails: torch then runs the deleter itself.
     static_cast<void>(owner.release());
     void* object = nullptr;
-    if (interop.exchange()->tensor_to_object(&managed, &object) != 0) {
+    if (interop.exchange->tensor_to_object(&managed, &object) != 0) {
         throw py::error_already_set();
     }
     return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
@@ -96,7 +96,7 @@ py::array cached_array(std::vector<std::int64_t> shape, Kind kind, std::size_t b
 
 // Tensors side by side on one block of shared memory; none where they have no byte.
 std::vector<Allocation> allocate_shared(const Interop& interop, const std::vector<Output>& outputs) {
-    std::vector<Allocation> made;
+    std::vector<Allocation> allocations;
     py::tuple views(outputs.size());
     std::vector<std::size_t> starts;
     starts.reserve(outputs.size());
@@ -111,15 +111,15 @@ std::vector<Allocation> allocate_shared(const Interop& interop, const std::vecto
         total += round_up(bytes, memory::alignment);
     }
     if (total == 0) {
-        return made;
+        return allocations;
     }
-    const auto shared = interop.make_shared()(total, views).cast<py::tuple>();
+    const auto shared = interop.make_shared(total, views).cast<py::tuple>();
     const auto tensors = shared[0].cast<py::tuple>();
     char* const data = reinterpret_cast<char*>(shared[1].cast<std::uintptr_t>());
     for (std::size_t i = 0; i < starts.size(); ++i) {
-        made.push_back({tensors[i], data + starts[i]});
+        allocations.push_back({tensors[i], data + starts[i]});
     }
-    return made;
+    return allocations;
 }
 
 }  // namespace
@@ -133,28 +133,26 @@ Allocation allocate(const Interop& interop, Framework framework, std::vector<std
                               : cached_array(std::move(shape), kind, bytes);
         result.data = array.mutable_data();
         result.array = std::move(array);
-    } else if (interop.exchange() != nullptr) {
+    } else if (interop.exchange != nullptr) {
         result.array = empty_tensor(interop, std::move(shape), kind, &result.data);
     } else {
-        const auto made = interop.make_tensor()(py::tuple(py::cast(shape)), kind).cast<py::tuple>();
-        result.array = made[0];
-        result.data = reinterpret_cast<void*>(made[1].cast<std::uintptr_t>());
+        const auto tensor = interop.make_tensor(py::tuple(py::cast(shape)), kind).cast<py::tuple>();
+        result = {tensor[0], reinterpret_cast<void*>(tensor[1].cast<std::uintptr_t>())};
     }
     return result;
 }
 
-BatchMemory::BatchMemory(const Interop& interop, Framework framework)
-    : interop_(interop), framework_(framework), shares_(framework == Framework::torch && interop.shares()) {}
+BatchMemory::BatchMemory(const Interop& interop, Framework framework, std::vector<Output> outputs)
+    : interop_(interop), framework_(framework), outputs_(std::move(outputs)) {
+    if (framework == Framework::torch && interop.shares()) {
+        shared_ = allocate_shared(interop, outputs_);
+    }
+}
 
-Allocation BatchMemory::take(Output output) {
-    if (!expected_.empty()) {
-        made_ = allocate_shared(interop_, expected_);
-        expected_.clear();
-    }
-    if (next_ < made_.size()) {
-        return std::move(made_[next_++]);
-    }
-    return allocate(interop_, framework_, std::move(output.shape), output.kind);
+Allocation BatchMemory::take() {
+    Output& output = outputs_.at(next_++);
+    return shared_.empty() ? allocate(interop_, framework_, std::move(output.shape), output.kind)
+                           : std::move(shared_.at(next_ - 1));
 }
 
 void register_allocate(py::module_& m) {
@@ -167,14 +165,16 @@ void register_allocate(py::module_& m) {
     m.def(
         "allocate_batch",
         [](const Interop& interop, Framework torch,
-           const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
-            BatchMemory memory(interop, torch);
-            for (const auto& [shape, kind] : outputs) {
-                memory.expect({shape, kind});
+           const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& shapes) {
+            std::vector<Output> outputs;
+            outputs.reserve(shapes.size());
+            for (const auto& [shape, kind] : shapes) {
+                outputs.push_back({shape, kind});
             }
+            BatchMemory memory(interop, torch, std::move(outputs));
             py::list result;
-            for (const auto& [shape, kind] : outputs) {
-                result.append(memory.take({shape, kind}).as_tuple());
+            for (std::size_t i = 0; i < shapes.size(); ++i) {
+                result.append(memory.take().as_tuple());
             }
             return result;
         },

@@ -27,27 +27,21 @@ struct Output {
 // An uninitialised array in host memory that is not shared. Throws bad_alloc, or ValueError for an impossible shape.
 Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind);
 
-// The outputs of a batch, which may be sent. Where they are shared, all are announced, in order, before the first is
-// taken; elsewhere each is allocated when it is taken.
+// The outputs of a batch, which may be sent: shared ones are allocated together, others when they are taken.
 class BatchMemory {
 public:
-    BatchMemory(const Interop& interop, Framework framework);
+    // Throws RuntimeError where shared memory has no room.
+    BatchMemory(const Interop& interop, Framework framework, std::vector<Output> outputs);
 
-    bool shares() const { return shares_; }
-    void expect(Output output) {
-        if (shares_) {
-            expected_.push_back(std::move(output));
-        }
-    }
-    // As `allocate`; throws RuntimeError where shared memory has no room.
-    Allocation take(Output output);
+    // The next of the outputs, and its memory; as `allocate`.
+    const Output& next() const { return outputs_.at(next_); }
+    Allocation take();
 
 private:
     const Interop& interop_;
     Framework framework_;
-    bool shares_;
-    std::vector<Output> expected_;
-    std::vector<Allocation> made_;
+    std::vector<Output> outputs_;
+    std::vector<Allocation> shared_;
     std::size_t next_ = 0;
 };
 

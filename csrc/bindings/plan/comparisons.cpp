@@ -24,7 +24,7 @@ bool has_negative(const Columns& columns, std::size_t index) {
     }
     std::vector<double> numbers(column.rows.size());  // they stay 0 where they do not convert
     static_cast<void>(columns.numbers(index, numbers.data(), Kind::float64));
-    return std::any_of(numbers.begin(), numbers.end(), [](double one) { return one < 0; });
+    return std::any_of(numbers.begin(), numbers.end(), [](double number) { return number < 0; });
 }
 
 // Whether a column of rows has a 0; not where they do not convert.
@@ -57,9 +57,9 @@ bool Comparisons::should_compare(const Columns& columns, const py::tuple& names)
     }
     const std::uint32_t size = traits | bit_length(rows) << 3U | bit_length(width) << 7U;
     const std::uint64_t bit = std::uint64_t{1} << size % 64U;
-    const std::int64_t made = made_.fetch_add(1, std::memory_order_relaxed);
+    const std::int64_t count = count_.fetch_add(1, std::memory_order_relaxed);
     const bool is_new = (seen_.at(size / 64U).fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
-    return is_new || made < first || (made & (made - 1)) == 0;
+    return is_new || count < first || (count & (count - 1)) == 0;
 }
 
 }  // namespace quadrat

@@ -72,16 +72,27 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
     return {layout_.batched ? std::vector<std::int64_t>{1, extent} : std::vector<std::int64_t>{extent}, kind};
 }
 
+std::vector<Output> Execution::outputs() const {
+    std::vector<Output> outputs;
+    outputs.reserve(plan_.steps.size());
+    for (const Step& step : plan_.steps) {
+        if (writes(step)) {
+            outputs.push_back(output(step));
+        }
+    }
+    return outputs;
+}
+
 Output Execution::output(const Step& step) const {
-    Output made = in_tokens(step);
+    Output output = in_tokens(step);
     const Trailing& trailing = columns_.at(step.index).trailing;
     if (!trailing.empty() &&
         (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
          step.action == Action::join || step.action == Action::concat)) {
-        made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
-        made.trailing = trailing.size();
+        output.shape.insert(output.shape.end(), trailing.begin(), trailing.end());
+        output.trailing = trailing.size();
     }
-    return made;
+    return output;
 }
 
 Output Execution::in_tokens(const Step& step) const {
@@ -200,35 +211,26 @@ Status Execution::write_labels(const Step& step, std::int64_t extent, void* out)
 
 Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
                Framework framework, py::object* batch, std::size_t* failed) {
-    py::dict made;
-    BatchMemory memory(interop, framework);
+    py::dict outputs;
     Execution execution(columns, plan, layout);
-    for (std::size_t i = 0; i < plan.steps.size() && memory.shares(); ++i) {
-        if (Execution::writes(plan.steps[i])) {
-            memory.expect(execution.output(plan.steps[i]));
-        }
-    }
-    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-        const Step& step = plan.steps[i];
+    BatchMemory memory(interop, framework, execution.outputs());
+    for (*failed = 0; *failed < plan.steps.size(); ++*failed) {
+        const Step& step = plan.steps[*failed];
         if (!Execution::writes(step)) {
-            made[step.name] = execution.object(step);
+            outputs[step.name] = execution.object(step);
             continue;
         }
-        Output output = execution.output(step);
-        const std::int64_t extent = output.extent();
+        const std::int64_t extent = memory.next().extent();
         if (layout.choices != 0 && extent == 0) {  // torch does not know the shape of a view without elements
-            *failed = i;
             return {Code::bad_argument};
         }
-        Allocation out = memory.take(std::move(output));
-        const Status status = execution.write(step, extent, out.data);
-        if (!status) {
-            *failed = i;
+        Allocation out = memory.take();
+        if (const Status status = execution.write(step, extent, out.data); !status) {
             return status;
         }
-        made[step.name] = std::move(out.array);
+        outputs[step.name] = std::move(out.array);
     }
-    *batch = std::move(made);
+    *batch = std::move(outputs);
     return {};
 }
 

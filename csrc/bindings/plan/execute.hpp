@@ -51,7 +51,7 @@ struct Step {
 };
 
 struct Plan {
-    py::tuple given;  // the steps as Python knows them: tuples (name, index, action, kind)
+    py::tuple tuples;  // the steps as Python knows them: tuples (name, index, action, kind)
     std::vector<Step> steps;
     py::dict values;  // by name: what fills the gaps of an output, or its Labels
 };
@@ -109,8 +109,9 @@ public:
     // Whether a step writes to an output of its own; the others are Python objects, see `object`.
     static bool writes(const Step& step);
     py::object object(const Step& step) const;
-    // What a step that writes is given to write to.
+    // What a step that writes is given to write to; all of these.
     Output output(const Step& step) const;
+    std::vector<Output> outputs() const;
     // Writes the output of a step; extent: see Output. Ids come before what is made from them.
     Status write(const Step& step, std::int64_t extent, void* out);
     // The step that makes labels, and the one whose ids they, or shifted rows, are made from; null: there is none.
@@ -142,12 +143,12 @@ private:
     Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // Rows padded along axes: see axes.cpp.
     struct Blocks;
-    Blocks blocks(const Step& step) const;
+    Blocks blocks_of(const Step& step) const;
     Trailing shape_along_axes(const Step& step) const;
     Status write_blocks(const Step& step, void* out) const;
     // Prompts and completions.
     std::int64_t longest_chain(std::size_t index) const;
-    const std::vector<std::int64_t>& chains(std::size_t index) const;
+    std::vector<std::int64_t> chains(std::size_t index) const;
     Status place_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // The length of the place of a sequence, of all of a column, and of the flat output.
@@ -168,8 +169,6 @@ private:
     const Step* user_ = nullptr;  // the first step that is made from the output of another
     const Step* ids_ = nullptr;
     std::int64_t* ids_data_ = nullptr;          // once they are written
-    mutable std::vector<std::int64_t> chains_;  // of the column `chained_`
-    mutable std::size_t chained_ = 0;
     mutable std::vector<std::int64_t> places_;  // of the lengths `placed_`
     mutable const std::vector<std::int64_t>* placed_ = nullptr;
     std::vector<std::int64_t> documents_;  // their lengths, row after row

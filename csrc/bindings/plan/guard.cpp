@@ -7,18 +7,24 @@
 #include "recipe.hpp"
 
 namespace quadrat {
-
 namespace {
 
-constexpr std::uint64_t unknown = 0;  // no dict has this version
-constexpr bool has_versions = PY_VERSION_HEX < 0x030C0000;
+using Fact = Guard::Fact;
 
-std::uint64_t version_of(const py::handle& dict) {
+bool is_of_collator(Fact fact) { return fact >= Fact::own; }
+
+// Whether no code of the user's runs, and no object but the dict itself changes, when the fact is looked at.
+bool is_of_dict(Fact fact) {
+    return fact == Fact::entry || fact == Fact::absent || fact == Fact::own || fact == Fact::own_absent;
+}
+
+// Up to CPython 3.11 a dict's version changes with its content, to one above those of all dicts; 0: it has none.
+std::uint64_t version_of(PyObject* dict) {
 #if PY_VERSION_HEX < 0x030C0000
-    return reinterpret_cast<const PyDictObject*>(dict.ptr())->ma_version_tag;
+    return reinterpret_cast<const PyDictObject*>(dict)->ma_version_tag;
 #else
     static_cast<void>(dict);
-    return unknown;
+    return 0;
 #endif
 }
 
@@ -27,29 +33,13 @@ std::uint64_t version_of(const py::handle& dict) {
 Guard::Guard(const py::tuple& facts) {
     for (const py::handle item : facts) {
         const auto fact = py::reinterpret_borrow<py::tuple>(item);
-        const Check found{static_cast<Fact>(fact[0].cast<int>()), fact[1], fact[2], fact[3]};
-        if (found.fact != Fact::entry && found.fact != Fact::absent) {
-            const bool own = found.fact == Fact::own || found.fact == Fact::own_absent;
-            (own ? own_ : others_).push_back(found);
-            continue;
-        }
-        if (!PyDict_CheckExact(found.object.ptr())) {
+        const Check check{static_cast<Fact>(fact[0].cast<int>()), fact[1], fact[2], fact[3]};
+        if (is_of_dict(check.fact) && !is_of_collator(check.fact) && !PyDict_CheckExact(check.object.ptr())) {
             throw py::type_error("a guard looks at entries of plain dicts");
         }
-        entries_.push_back(found);
-        const auto same = [&](const WatchedDict& watched) { return watched.dict.is(found.object); };
-        if (std::none_of(dicts_.begin(), dicts_.end(), same)) {
-            dicts_.push_back({found.object, unknown});
-        }
+        (is_of_dict(check.fact) ? entries_ : others_).push_back(check);
+        asks_collator_ = asks_collator_ || is_of_collator(check.fact);
     }
-}
-
-bool Guard::dicts_unchanged(const py::handle& subject) const {
-    // Versions are unique among all dicts, so the same version is the same dict.
-    return (own_.empty() || (subject_version_ != unknown && subject_version_ == version_of(subject))) &&
-           std::all_of(dicts_.begin(), dicts_.end(), [](const WatchedDict& watched) {
-               return watched.version != unknown && watched.version == version_of(watched.dict);
-           });
 }
 
 bool Guard::holds_for(const py::handle& collator) const {
@@ -61,27 +51,28 @@ bool Guard::holds_for(const py::handle& collator) const {
             return false;
         }
     }
-    if (!own_.empty() && (!subject || !PyDict_CheckExact(subject.ptr()))) {
+    if (asks_collator_ && !(subject && PyDict_CheckExact(subject.ptr()))) {
         return false;
     }
-    const auto good = [&](const Check& fact) {  // sets change without their dict
-        return check(fact, fact.fact == Fact::own_set ? subject.ptr() : fact.object.ptr());
-    };
-    if (!std::all_of(others_.begin(), others_.end(), good)) {
+    const auto place = [&](const Check& fact) { return is_of_collator(fact.fact) ? subject.ptr() : fact.object.ptr(); };
+    const auto holds = [&](const Check& fact) { return check(fact, place(fact)); };
+    if (!std::all_of(others_.begin(), others_.end(), holds)) {
         return false;
     }
-    if (dicts_unchanged(subject)) {
+    Versions now;
+    for (const Check& fact : entries_) {
+        std::uint64_t& newest = is_of_collator(fact.fact) ? now.subject : now.dicts;
+        newest = std::max(newest, version_of(place(fact)));
+    }
+    const bool has_versions = now.dicts != 0 || now.subject != 0;
+    if (has_versions && now.dicts == seen_.dicts && now.subject == seen_.subject) {
         return true;
     }
-    const auto good_own = [&](const Check& fact) { return check(fact, subject.ptr()); };
-    if (!std::all_of(entries_.begin(), entries_.end(), good) || !std::all_of(own_.begin(), own_.end(), good_own)) {
+    if (!std::all_of(entries_.begin(), entries_.end(), holds)) {
         return false;
     }
     if (has_versions) {  // else nothing is written that another thread reads
-        for (const WatchedDict& watched : dicts_) {
-            watched.version = version_of(watched.dict);
-        }
-        subject_version_ = own_.empty() ? unknown : version_of(subject);
+        seen_ = now;
     }
     return true;
 }
@@ -114,8 +105,7 @@ bool Guard::check(const Check& fact, PyObject* object) {
         }
         case Fact::own_set: {
             // Held, because another thread may put another set in its place.
-            const auto set =
-                object == nullptr ? py::object() : Walk::lookup(py::reinterpret_borrow<py::object>(object), key);
+            const auto set = Walk::lookup(py::reinterpret_borrow<py::object>(object), key);
             same = set && PySet_CheckExact(set.ptr()) && PyObject_RichCompareBool(set.ptr(), expected, Py_EQ) == 1;
             break;
         }

@@ -69,17 +69,14 @@ Status Execution::read_documents() {
 
 const std::vector<std::int64_t>& Execution::places(const std::vector<std::int64_t>& lengths,
                                                    std::int64_t extent) const {
-    if (placed_ == &lengths && places_.back() == extent) {
-        return places_;
+    if (placed_ != &lengths || places_.back() != extent) {
+        placed_ = &lengths;
+        places_.assign(lengths.size() + 1, 0);
+        for (std::size_t i = 0; i < lengths.size(); ++i) {
+            places_[i + 1] = places_[i] + placed(lengths[i]);
+        }
+        places_.back() = extent;
     }
-    placed_ = &lengths;
-    places_.resize(lengths.size() + 1);
-    std::int64_t sum = 0;
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        places_[i] = sum;
-        sum += placed(lengths[i]);
-    }
-    places_.back() = extent;
     return places_;
 }
 
@@ -164,20 +161,20 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         return {Code::out_of_range};
     }
     const std::vector<std::int64_t>& lengths = sequences(column);
-    const std::vector<std::int64_t>& own = places(lengths, extent);
+    const std::vector<std::int64_t>& ids_start = places(lengths, extent);
     std::vector<std::int64_t> longer;  // with a separator for each empty row
     if (shifts && column.min_length == 0) {
         longer = column.offsets(1);
         longer.back() = extent;
     }
-    const std::vector<std::int64_t>& start = longer.empty() ? own : longer;
+    const std::vector<std::int64_t>& start = longer.empty() ? ids_start : longer;
     const Span<const std::int64_t> first{start.data(), span_of(lengths).size};
     Status status;
     if (shifts && has_ids_for(step)) {  // they are numbers already: no Python object is looked at again
         std::vector<Row> rows;
         rows.reserve(lengths.size());
         for (std::size_t i = 0; i < lengths.size(); ++i) {
-            rows.push_back({ids_data_ + own[i], lengths[i], sizeof(std::int64_t), Kind::int64});
+            rows.push_back({ids_data_ + ids_start[i], lengths[i], sizeof(std::int64_t), Kind::int64});
         }
         status = copy_rows({rows.data(), first.size}, first, step.kind, out, extent);
     } else if (whole) {
@@ -225,34 +222,31 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     return {};
 }
 
-// The lengths of all chains, completion by completion; known after the first call, as all steps have the same.
-const std::vector<std::int64_t>& Execution::chains(std::size_t index) const {
+// The lengths of all chains, completion by completion.
+std::vector<std::int64_t> Execution::chains(std::size_t index) const {
     const std::size_t first = index + (layout_.prompts ? 1 : 0);
-    if (!chains_.empty() && chained_ == index) {
-        return chains_;
-    }
-    chained_ = index;
-    chains_.clear();
     const std::vector<std::int64_t>& prompts = columns_.at(index).lengths;
-    chains_.reserve(prompts.size() * static_cast<std::size_t>(layout_.completions));
+    std::vector<std::int64_t> chains;
+    chains.reserve(prompts.size() * static_cast<std::size_t>(layout_.completions));
     for (std::size_t part = first; part < first + static_cast<std::size_t>(layout_.completions); ++part) {
-        const std::vector<std::int64_t>& own = columns_.at(part).lengths;
-        for (std::size_t i = 0; i < own.size(); ++i) {
-            chains_.push_back(own[i] + (layout_.prompts ? prompts.at(i) : 0));
+        const std::vector<std::int64_t>& completions = columns_.at(part).lengths;
+        for (std::size_t i = 0; i < completions.size(); ++i) {
+            chains.push_back(completions[i] + (layout_.prompts ? prompts.at(i) : 0));
         }
     }
-    return chains_;
+    return chains;
 }
 
 std::int64_t Execution::longest_chain(std::size_t index) const {
-    const std::vector<std::int64_t>& lengths = chains(index);
+    const std::vector<std::int64_t> lengths = chains(index);
     return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
 Status Execution::place_chains(const Step& step, std::int64_t extent, std::int64_t* out) const {
-    const std::vector<std::int64_t>&lengths = chains(step.index), &prompts = columns_.at(step.index).lengths;
+    const std::vector<std::int64_t> lengths = chains(step.index);
+    const std::vector<std::int64_t>& prompts = columns_.at(step.index).lengths;
     std::uint64_t fill = 0;
-    const bool gaps = std::any_of(lengths.begin(), lengths.end(), [&](std::int64_t one) { return one < extent; });
+    const bool gaps = std::any_of(lengths.begin(), lengths.end(), [&](std::int64_t length) { return length < extent; });
     if (gaps && !decode_number(value(step).ptr(), step.kind, &fill)) {
         return {Code::out_of_range};
     }
@@ -278,7 +272,7 @@ Status Execution::place_chains(const Step& step, std::int64_t extent, std::int64
 }
 
 Status Execution::write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const {
-    const std::vector<std::int64_t>& lengths = chains(step.index);
+    const std::vector<std::int64_t> lengths = chains(step.index);
     const auto count = static_cast<std::int64_t>(lengths.size());
     if (layout_.total != 0 && longest_chain(step.index) > layout_.total) {
         return {Code::row_too_long};

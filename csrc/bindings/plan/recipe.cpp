@@ -40,8 +40,8 @@ py::object runner(const py::object& recipes) {
     return taken(PyCFunction_New(&method, recipes.ptr()));
 }
 
-void update(const py::object& dict, const py::object& more) {
-    if (PyDict_Update(dict.ptr(), more.ptr()) != 0) {
+void update(const py::object& dict, const py::object& additions) {
+    if (PyDict_Update(dict.ptr(), additions.ptr()) != 0) {
         throw py::error_already_set();
     }
 }
@@ -159,8 +159,8 @@ Recipe::Measured Recipe::measure(const py::tuple& names, const Columns& columns)
         return {1, columns.signature(0, 1, false)};
     }
     const auto is_main = [&](const py::handle& name) { return is_same_name(name, main_); };
-    const auto found = std::find_if(names.begin(), names.end(), is_main);
-    const auto main = static_cast<std::size_t>(found == names.end() ? 0 : found - names.begin());
+    const auto place = std::find_if(names.begin(), names.end(), is_main);
+    const auto main = static_cast<std::size_t>(place == names.end() ? 0 : place - names.begin());
     const std::int64_t longest = columns.at(main).max_length;
     const std::int64_t width = layout_.width < 0 ? round_up(longest, layout_.multiple_of) : layout_.width;
     return {width, columns.signature(main, width, layout_.width >= 0)};
@@ -183,10 +183,11 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const std::string& 
 
 std::unique_ptr<Recipe::Decision> Recipe::decide(const py::object& collator, const py::tuple& names,
                                                  std::string signature) const {
-    const py::tuple made = spec_.attr("decide")(collator, names, py::bytes(signature));
+    const py::tuple decision = spec_.attr("decide")(collator, names, py::bytes(signature));
     const auto is_plain = [](const py::handle& name) { return PyUnicode_CheckExact(name.ptr()) != 0; };
-    return std::unique_ptr<Decision>(new Decision{names, std::move(signature), parse_plan(made[0], made[1]), made[2],
-                                                  made[3], std::all_of(names.begin(), names.end(), is_plain)});
+    return std::unique_ptr<Decision>(new Decision{names, std::move(signature), parse_plan(decision[0], decision[1]),
+                                                  decision[2], decision[3],
+                                                  std::all_of(names.begin(), names.end(), is_plain)});
 }
 
 // Publishes a decision where there is room; then the recipe owns it.
@@ -274,7 +275,7 @@ py::object Recipe::make_of(const py::object& collator, const py::object& feature
         defers ? defer(columns, decision->plan, layout, *interop_, {deferred_, !wrapper_.is_none()}, &batch, &failed)
                : execute(columns, decision->plan, layout, *interop_, framework_, &batch, &failed);
     if (!status) {
-        const py::object step = decision->plan.given[failed];
+        const py::object step = decision->plan.tuples[failed];
         py::object why = spec_.attr("failed")(collator, names, step, status);
         return why.is_none() ? py::bool_(false) : why;
     }

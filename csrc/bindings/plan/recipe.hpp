@@ -29,13 +29,10 @@ public:
     explicit Guard(const py::tuple& facts);
 
     void traverse(Visitor& visit) const {
-        for (const auto* const checks : {&entries_, &own_, &others_}) {
+        for (const auto* const checks : {&entries_, &others_}) {
             for (const Check& check : *checks) {
                 visit(check.object, check.key, check.expected);
             }
-        }
-        for (const WatchedDict& watched : dicts_) {
-            visit(watched.dict);
         }
     }
 
@@ -47,19 +44,17 @@ private:
         Fact fact;
         py::object object, key, expected;
     };
-    // A dict that entries are looked up in, and the version it had when all of them were as expected. Up to
-    // CPython 3.11 a dict's version changes with its content: while it has not, its entries need not be looked at.
-    struct WatchedDict {
-        py::object dict;
-        mutable std::uint64_t version;  // written with the GIL held, as everything here
+    // The newest version of the dicts that entries are looked up in, and of the collator's. While these have not
+    // changed, no entry needs to be looked at.
+    struct Versions {
+        std::uint64_t dicts = 0, subject = 0;
     };
 
     static bool check(const Check& fact, PyObject* object);
-    bool dicts_unchanged(const py::handle& subject) const;
 
-    std::vector<Check> entries_, own_, others_;
-    std::vector<WatchedDict> dicts_;
-    mutable std::uint64_t subject_version_ = 0;
+    std::vector<Check> entries_, others_;  // the others come first: what their code changes is seen
+    bool asks_collator_ = false;
+    mutable Versions seen_;  // when all entries were as expected; written with the GIL held
 };
 
 // Which batches of one kind are compared with those of the reference, where its code is unknown.
@@ -70,7 +65,7 @@ public:
     bool should_compare(const Columns& columns, const py::tuple& names) const;
 
 private:
-    mutable std::atomic<std::int64_t> made_{0};
+    mutable std::atomic<std::int64_t> count_{0};
     mutable std::array<std::atomic<std::uint64_t>, 32> seen_{};  // a bit for each size
 };
 
@@ -92,7 +87,7 @@ public:
             if (decision == nullptr) {
                 return;
             }
-            visit(decision->names, decision->plan.given, decision->plan.values, decision->hold, decision->refusal);
+            visit(decision->names, decision->plan.tuples, decision->plan.values, decision->hold, decision->refusal);
             for (const Step& step : decision->plan.steps) {
                 visit(step.name);
             }

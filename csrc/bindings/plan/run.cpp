@@ -112,8 +112,8 @@ void register_columns(py::module_& m) {
     m.def(
         "dict_of",
         [](py::object feature, const py::object& interop) -> py::object {
-            const py::object found = PlainDicts(interop.cast<const Interop&>()).dict_of(std::move(feature));
-            return found ? found : py::object(py::none());
+            const py::object dict = PlainDicts(interop.cast<const Interop&>()).dict_of(std::move(feature));
+            return dict ? dict : py::object(py::none());
         },
         "feature"_a, "interop"_a);
 }

@@ -84,25 +84,25 @@ void Mt19937::twist() {
 }
 
 std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) {
-    std::int64_t found = 0;
+    std::int64_t successes = 0;
     if (float64_) {
         for (std::int64_t i = 0; i < count; ++i) {
-            positions[found] = i;
-            found += trial_of_float64(engine_, p) && eligible[i] == 1 ? 1 : 0;
+            positions[successes] = i;
+            successes += trial_of_float64(engine_, p) && eligible[i] == 1 ? 1 : 0;
         }
-        return found;
+        return successes;
     }
     engine_.for_words(count, [&, limit = threshold(p)](std::int64_t first, const std::uint32_t* words, int n) {
         std::uint8_t hit[Mt19937::size];
         compare(words, eligible + first, n, limit, hit);
-        std::int64_t at = found;  // in a register, not written back for each token
+        std::int64_t at = successes;  // in a register, not written back for each token
         for (int i = 0; i < n; ++i) {
             positions[at] = first + i;  // at most the token's own number: there is room
             at += hit[i];
         }
-        found = at;
+        successes = at;
     });
-    return found;
+    return successes;
 }
 
 void TorchDraws::trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) {

@@ -229,19 +229,19 @@ public:
 
     std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override {
         const Trial trial(p);
-        std::int64_t found = 0;
+        std::int64_t successes = 0;
         if (legacy_) {
             each_trial(bits_, trial, eligible, count, [&](std::int64_t i, bool success) {
-                positions[found] = i;  // `found` is at most the token's own number: there is room
-                found += success ? 1 : 0;
+                positions[successes] = i;  // `successes` is at most the token's own number: there is room
+                successes += success ? 1 : 0;
             });
-            return found;
+            return successes;
         }
         for (std::int64_t i = 0; p != 0.0 && i < count; ++i) {
-            positions[found] = i;
-            found += eligible[i] == 1 && trial(bits_) ? 1 : 0;
+            positions[successes] = i;
+            successes += eligible[i] == 1 && trial(bits_) ? 1 : 0;
         }
-        return found;
+        return successes;
     }
 
     void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) override {

@@ -24,11 +24,11 @@ inline constexpr std::uint32_t philox_weyl0 = 0x9E3779B9, philox_weyl1 = 0xBB67A
 QUADRAT_HOST_DEVICE inline void philox_round(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2, std::uint32_t& c3,
                                              std::uint32_t k0, std::uint32_t k1) {
     constexpr std::uint64_t first = 0xD2511F53, second = 0xCD9E8D57;
-    const std::uint64_t one = first * c0, two = second * c2;
-    c0 = static_cast<std::uint32_t>(two >> 32) ^ c1 ^ k0;
-    c1 = static_cast<std::uint32_t>(two);
-    c2 = static_cast<std::uint32_t>(one >> 32) ^ c3 ^ k1;
-    c3 = static_cast<std::uint32_t>(one);
+    const std::uint64_t product0 = first * c0, product2 = second * c2;
+    c0 = static_cast<std::uint32_t>(product2 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(product2);
+    c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(product0);
 }
 
 QUADRAT_HOST_DEVICE inline PhiloxWords philox(const Philox& at) {

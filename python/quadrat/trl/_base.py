@@ -180,7 +180,7 @@ class _Preferences(Spec):
     def hold(self, name: str, features: Any, key: PlanKey) -> Any:
         _, numbers = key.options
         with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
-            dtype = next(one.dtype for one in numbers if one.name == name)
+            dtype = next(column.dtype for column in numbers if column.name == name)
             return torch.tensor(values_of(features, name), dtype=dtype)
 
 
