@@ -12,9 +12,9 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import UNLABELLED
 from quadrat.cli.command import complain, listed
+from quadrat.cli.costs import LITTLE_PADDING
 from quadrat.cli.events import Totals, add_events, read_events
 from quadrat.cli.promises import MAX_TOKENS, promise_of
-from quadrat.cli.waste import LITTLE_PADDING
 
 TRAINING, EVALUATION, ELSEWHERE = "training", "evaluation", "outside of loops"
 REMOVE_PADDING = "--remove-padding"
