@@ -135,7 +135,7 @@ def test_a_link_to_a_file_is_a_file(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "ending"),
     [
         (["rum", "train.py"], "; did you mean run?"),
         (["waste", "a.txt", "--tokeniser", "x"], "; did you mean --tokenizer?"),
@@ -143,10 +143,10 @@ def test_a_link_to_a_file_is_a_file(folder, tmp_path, capsys):
         (["something"], ""),
     ],
 )
-def test_names_that_are_nearly_right(arguments, said, capsys):
+def test_names_that_are_nearly_right(arguments, ending, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
     errors = capsys.readouterr().err
-    assert errors.rstrip().endswith(said or ")")
-    assert ("did you mean" in errors) == bool(said)
+    assert errors.rstrip().endswith(ending or ")")
+    assert ("did you mean" in errors) == bool(ending)

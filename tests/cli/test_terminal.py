@@ -8,8 +8,6 @@ import sys
 
 import datasets
 import hypothesis.strategies as st
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
@@ -37,8 +35,6 @@ def hostile(tmp_path):
     """Texts and rows of tokens whose files, fields and columns have hostile names."""
     (tmp_path / f"{HOSTILE}.txt").write_text(f"{HOSTILE} text\nsecond text")
     (tmp_path / f"{HOSTILE}.jsonl").write_text(json.dumps({HOSTILE: "text", "body\n": "text"}))
-    (tmp_path / f"{HOSTILE}.csv").write_text(f'{HOSTILE},"body\n"\ntext,text')
-    pq.write_table(pa.table({HOSTILE: ["text", "text"], "body\n": [1, 2]}), tmp_path / f"{HOSTILE}.parquet")
     rows = datasets.Dataset.from_dict({HOSTILE: [[1, 2], [3]], "text": [1, 2]})
     datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / f"{HOSTILE} rows")
     return tmp_path
@@ -50,34 +46,24 @@ def hostile(tmp_path):
         (0, ("waste", f"{HOSTILE}.txt")),
         (0, ("waste", f"{HOSTILE}.txt", "--json")),
         (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE, "--json")),
-        (0, ("waste", f"{HOSTILE}.jsonl", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE}.csv", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE}.parquet", "--field", HOSTILE)),
-        (2, ("waste", f"{HOSTILE} rows")),
         (2, ("waste", f"{HOSTILE} rows", "--split", HOSTILE)),
-        (2, ("waste", f"{HOSTILE} rows", "--split", "train")),
-        (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", "body")),
         (2, ("waste", f"{HOSTILE}.jsonl")),
-        (2, ("waste", f"{HOSTILE}.csv")),
-        (2, ("waste", f"{HOSTILE}.parquet")),
-        (2, ("waste", f"{HOSTILE}.parquet", "--field", "body\n")),
         (2, ("waste", f"{HOSTILE}.none")),
         (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
     ],
 )
 def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):
     monkeypatch.chdir(hostile)
-    found, said, errors = here(capsys, *arguments)
-    assert found == status
-    assert is_harmless(said)
+    ended, output, errors = here(capsys, *arguments)
+    assert ended == status
+    assert is_harmless(output)
     assert is_harmless(errors)
     assert errors.count("\n") == (status != 0)
-    named = said.replace("\n", "") if status == 0 else errors
+    named = output.replace("\n", "") if status == 0 else errors
     if "--json" not in arguments:
         assert SHOWN in named
-    elif "rows" not in arguments[1]:
-        assert json.loads(said)["data"] == f"{HOSTILE}.txt"
+    else:
+        assert json.loads(output)["data"] == f"{HOSTILE}.txt"
 
 
 def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
@@ -85,9 +71,9 @@ def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
         raise ValueError(f"first\nsecond {HOSTILE}")
 
     monkeypatch.setattr("quadrat.cli.waste.examine", fails)
-    said = refused(capsys, "waste", folder / "fixed")
-    assert said.startswith("quadrat waste: ValueError: first")
-    assert is_harmless(said)
+    output = refused(capsys, "waste", folder / "fixed")
+    assert output.startswith("quadrat waste: ValueError: first")
+    assert is_harmless(output)
 
 
 def test_what_others_write_is_harmless_too(tmp_path):
@@ -112,7 +98,7 @@ def redirected(arguments, redirection, folder):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_closed_output_is_one_line(arguments, folder):
     done = redirected(arguments, ">&-", folder)
     assert (done.returncode, done.stderr) == (2, f"quadrat {arguments[0]}: standard output is closed\n")
@@ -129,7 +115,7 @@ def test_a_closed_standard_error_is_no_error(redirection, data, folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_full_disk_is_one_line(arguments, folder):
     done = redirected(arguments, ">/dev/full", folder)
     assert done.returncode == 2
@@ -137,7 +123,7 @@ def test_a_full_disk_is_one_line(arguments, folder):
     assert redirected(arguments, ">/dev/full 2>/dev/full", folder).returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_reader_that_goes_away_is_no_error(arguments, folder):
     reader, writer = os.pipe()
     os.close(reader)

@@ -16,7 +16,7 @@ class CommandError(Exception):
 
 def harmless(text: str) -> str:
     """The text with control characters (line ends too) as Python's escape sequences, safe for a terminal."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class HarmlessStream:
@@ -56,5 +56,5 @@ def one_line(error: BaseException) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Names to choose from, the first of them where there are many."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f", and {more:,} more" if more > 0 else "")
+    others = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f", and {others:,} more" if others > 0 else "")

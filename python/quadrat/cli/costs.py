@@ -7,8 +7,8 @@ import numpy as np
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 
-# Up to this share of padding, nothing is worth the effort.
-LITTLE_PADDING = 0.05
+# Up to this share of padding, or of a loop's time, nothing is worth the effort.
+LITTLE = 0.05
 
 
 @dataclass(frozen=True)

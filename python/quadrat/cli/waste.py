@@ -12,7 +12,7 @@ import numpy as np
 
 from quadrat.cli.command import harmless
 from quadrat.cli.corpus import limit_of, load_tokenizer, open_corpus
-from quadrat.cli.costs import LITTLE_PADDING, Cost, cost_of
+from quadrat.cli.costs import LITTLE, Cost, cost_of
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
 
@@ -52,7 +52,7 @@ def examine(options: Namespace) -> dict[str, Any]:
         "batch_size": options.batch_size,
         "max_length": max_length,
         "max_tokens": max_tokens,
-        "stored": {"longest": int(stored.max()), "padding": of_stored} if of_stored > LITTLE_PADDING else {},
+        "stored": {"longest": int(stored.max()), "padding": of_stored} if of_stored > LITTLE else {},
         "lengths": {
             "rows": len(lengths),
             "tokens": int(lengths.sum()),
@@ -96,7 +96,7 @@ def _advice(report: dict[str, Any], budget: str) -> Iterator[str]:
             f"Rows are stored padded to {stored['longest']:,} tokens: {stored['padding']:.1%} of what is stored is "
             "padding, which the numbers here are without. Map without padding."
         )
-    if dynamic.padding > LITTLE_PADDING:
+    if dynamic.padding > LITTLE:
         yield f"Have the model compute no padding: {dynamic.padding:.1%} of the tokens of random batches are padding."
         yield (
             "quadrat.remove_padding(model) does this, and so does quadrat run --remove-padding script.py. Batches, "
@@ -112,21 +112,21 @@ def _advice(report: dict[str, Any], budget: str) -> Iterator[str]:
         saved = f"only {dynamic.padding:.1%} of the tokens are padding, and nothing can save more than that."
     yield f"Pad to the longest row of each batch: {saved}"
     yield "quadrat.DataCollatorWithPadding(tokenizer) does this."
-    if fixed.padding > LITTLE_PADDING:
+    if fixed.padding > LITTLE:
         yield f"Padding all rows to one length would make {fixed.factor:.1f} times as many tokens."
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     """The report as text."""
-    found, ways, max_length = report["lengths"], report["ways"], report["max_length"]
-    count = f"{found['rows']:,} row{'s' * (found['rows'] != 1)}"
-    yield _filled(f"{report['data']}: {count}, {found['tokens']:,} tokens, counted by {report['counted_by']}.")
-    middle = "Mean {mean:.1f}, median {median:g}, 95% up to {p95:,}, longest {longest:,}.".format_map(found)
+    lengths, ways, max_length = report["lengths"], report["ways"], report["max_length"]
+    count = f"{lengths['rows']:,} row{'s' * (lengths['rows'] != 1)}"
+    yield _filled(f"{report['data']}: {count}, {lengths['tokens']:,} tokens, counted by {report['counted_by']}.")
+    middle = "Mean {mean:.1f}, median {median:g}, 95% up to {p95:,}, longest {longest:,}.".format_map(lengths)
     cut = "No row is truncated."
-    if found["truncated"]:
+    if lengths["truncated"]:
         cut = (
-            f"{found['truncated']:,} of them ({found['truncated'] / found['rows']:.1%}) are truncated to "
-            f"{max_length:,}, which leaves {found['kept']:,} tokens."
+            f"{lengths['truncated']:,} of them ({lengths['truncated'] / lengths['rows']:.1%}) are truncated to "
+            f"{max_length:,}, which leaves {lengths['kept']:,} tokens."
         )
     yield _filled(f"{middle} {cut}")
     yield f"\nOne epoch in batches of {report['batch_size']:,}:\n"
