@@ -101,9 +101,9 @@ def _parser() -> ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     def add(name: str, usage: str, example: str, summary: str, about: str) -> Callable[..., Any]:
-        texts = {"help": summary, "description": f"Example: %(prog)s {example}\n\n{about}"}
-        usage = f"%(prog)s {usage}".rstrip()
-        return commands.add_parser(name, usage=usage, formatter_class=_Paragraphs, **texts).add_argument
+        description = f"Example: %(prog)s {example}\n\n{about}"
+        texts: dict[str, Any] = {"help": summary, "description": description, "usage": f"%(prog)s {usage}".rstrip()}
+        return commands.add_parser(name, formatter_class=_Paragraphs, **texts).add_argument
 
     option = add(
         "run",
