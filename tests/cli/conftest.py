@@ -7,8 +7,6 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from support.command import TEXTS
 from support.trained import train_tokenizer
@@ -38,16 +36,4 @@ def folder(tmp_path_factory):
     datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]] * 4}).cast_column(
         "input_ids", datasets.List(datasets.Value("int64"), length=3)
     ).save_to_disk(folder / "fixed")
-    return folder
-
-
-@pytest.fixture
-def generative(tmp_path_factory):
-    """Tokenizers with neither mask nor padding, as GPT-2's; "none" has no end of sequence."""
-    folder = tmp_path_factory.mktemp("tokenizers")
-    for name, end in (("eos", "<eos>"), ("none", None)):
-        words = {word: number for number, word in enumerate([end or "<eos>", "several", "words", "of", "text"])}
-        backend = Tokenizer(models.WordLevel(words, unk_token=end or "<eos>"))
-        backend.pre_tokenizer = pre_tokenizers.Whitespace()
-        PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end).save_pretrained(folder / name)
     return folder

@@ -15,11 +15,11 @@ COMMANDS = ["run", "waste", "info"]
 
 
 def test_without_a_command_it_says_what_there_is(capsys):
-    status, said, errors = here(capsys)
+    status, output, errors = here(capsys)
     assert (status, errors) == (0, "")
-    assert re.findall(r"(?m)^    (\w+) ", said) == COMMANDS
-    assert len(said.splitlines()) <= 24, "one screen"
-    assert max(map(len, said.splitlines())) <= 80
+    assert re.findall(r"(?m)^    (\w+) ", output) == COMMANDS
+    assert len(output.splitlines()) <= 24, "one screen"
+    assert max(map(len, output.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -28,8 +28,8 @@ def test_the_help_of_a_command_begins_with_an_example(command, capsys):
         main([command, "--help"])
     usage, example, _ = capsys.readouterr().out.split("\n\n", 2)
     assert len(usage.splitlines()) == 1
-    said = re.fullmatch(rf"Example: .*quadrat ({command}.*)", example)[1]
-    assert __main__._parser().parse_args(said.split()).command == command
+    words = re.fullmatch(rf"Example: .*quadrat ({command}.*)", example)[1]
+    assert __main__._parser().parse_args(words.split()).command == command
 
 
 def test_the_version(capsys):

@@ -75,7 +75,7 @@ def report_on(loop: dict[str, Any], kind: str = "training", elapsed: float = 20.
     return report_of({"loop process 1 0": sums}, elapsed=elapsed)
 
 
-def said(report: dict[str, Any], **settings: Any) -> list[str]:
+def lines_of(report: dict[str, Any], **settings: Any) -> list[str]:
     usual = {"max_tokens": None, "remove_padding": False, "misplaced": []}
     return [*sentences(report, usual | settings)]
 
@@ -109,11 +109,11 @@ PADDED = {"model_calls": 3, "model_computed": 100, "model_tokens": 70}
 )
 def test_what_helps(monkeypatch, loop, advice):
     monkeypatch.setattr("quadrat.cli.report._most_workers", lambda: 4)
-    assert advice in said(report_on(loop))[-1]
+    assert advice in lines_of(report_on(loop))[-1]
 
 
 def test_short_loops_are_reported_without_advice():
-    assert said(report_on(loop_of(0.2, 0.3, **PADDED)))[-1].startswith("training waited 0.2 s for 3 batches")
+    assert lines_of(report_on(loop_of(0.2, 0.3, **PADDED)))[-1].startswith("training waited 0.2 s for 3 batches")
 
 
 def test_events_of_processes_are_added():
@@ -126,12 +126,12 @@ def test_events_of_processes_are_added():
         "worker_pids": [7, 8],
         "options": ["--max-tokens"],
     }
-    made = {"made": 1, "fetching": 0.5, "collating": 0.25, "computed": 10, "tokens": 8, "sized": 1, "lengths": [3, 5]}
+    batch = {"made": 1, "fetching": 0.5, "collating": 0.25, "computed": 10, "tokens": 8, "sized": 1, "lengths": [3, 5]}
     totals: dict[str, Any] = {}
     for pid in ("1", "2"):
         add_events(totals, [{"of": f"loop process {pid} 0", **loop}, {"of": f"loop process {pid} 0", "steps": 1}])
         add_events(totals, [{"of": f"loop process {pid} 1", **loop, "worker_pids": []}])
-    add_events(totals, [{"of": f"worker {pid}", **made} for pid in (7, 8, 9, 8)])
+    add_events(totals, [{"of": f"worker {pid}", **batch} for pid in (7, 8, 9, 8)])
     again: dict[str, Any] = {}  # the sums are events, too
     add_events(again, json.loads(json.dumps([{"of": of, **sums} for of, sums in totals.items()])))
     assert again == totals
@@ -195,11 +195,11 @@ def test_which_loaders_the_option_changes(tmp_path):
     assert option(collate_fn=pad) is None
     assert option(rows=Torch([])) is None
     args = TrainingArguments(tmp_path, report_to="none", use_cpu=True)
-    usual, own = (
+    usual, overriding = (
         cls(torch.nn.Linear(1, 1), args, train_dataset=rows, data_collator=pad) for cls in (Trainer, OwnLoader)
     )
     assert option(usual) == option(usual, collate_fn=list) == "--max-tokens"
-    assert option(own) is None
+    assert option(overriding) is None
     assert option(usual, rows=Torch([])) is None
 
 
@@ -210,14 +210,14 @@ def test_the_machine_was_busy():
         totals["processors"] = {"cpu": 6.0, "delayed": delayed}
         report = report_of(totals, elapsed=9.0)
         assert report["busy"] == busy
-        lines = said(report)
+        lines = lines_of(report)
         assert any("waited for a processor for 50% of the time" in line for line in lines) == bool(busy)
         assert lines[-1] == "of these 9 s of training, --remove-padding saves about 2.7 s"
 
 
 def test_numbers_have_their_words():
     report = report_of({"process 1": {"made": 1, "fell_back": 1, "seconds": 0.5, "causes": {"this": 1}}}, elapsed=1.0)
-    assert said(report) == ["1 batch: 0 compiled, 1 fell back; 0.5 s in collators", "  1 time this"]
+    assert lines_of(report) == ["1 batch: 0 compiled, 1 fell back; 0.5 s in collators", "  1 time this"]
 
 
 def test_each_number_of_the_report_is_explained():

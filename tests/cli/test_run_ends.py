@@ -50,8 +50,8 @@ MODULES = "import atexit, os, signal, subprocess, sys, time\n"
 def test_scripts_run_as_under_python(tmp_path, name):
     code, status = SCRIPTS[name]
     (tmp_path / "script.py").write_text(f"{MODULES}{code}")
-    found = ran_alike(tmp_path, "script.py", "--max-tokens", "-m", "x", input="typed")
-    assert found.returncode == status
+    done = ran_alike(tmp_path, "script.py", "--max-tokens", "-m", "x", input="typed")
+    assert done.returncode == status
     assert not list(tmp_path.glob("quadrat-run-*"))
 
 
@@ -62,14 +62,14 @@ def test_scripts_run_as_under_python(tmp_path, name):
 )
 def test_ends_as_under_python(tmp_path, end, where):
     code, status = ENDS[end]
-    made = "import batches" if where == "here" else "subprocess.run([sys.executable, 'batches.py'], check=True)"
-    (tmp_path / "script.py").write_text(f"{MODULES}{made}\n{code}\n")
+    batches = "import batches" if where == "here" else "subprocess.run([sys.executable, 'batches.py'], check=True)"
+    (tmp_path / "script.py").write_text(f"{MODULES}{batches}\n{code}\n")
     (tmp_path / "batches.py").write_text(BATCHES)
-    found = ran_alike(tmp_path, "script.py", reports=True)
-    assert found.returncode == status
+    done = ran_alike(tmp_path, "script.py", reports=True)
+    assert done.returncode == status
     if status == -signal.SIGTERM or end == "at once":
         return
-    report = "\n".join(line for line in found.stderr.splitlines() if line.startswith("quadrat run:"))
+    report = "\n".join(line for line in done.stderr.splitlines() if line.startswith("quadrat run:"))
     for part in (
         "16 batches: 8 compiled, 8 fell back",
         "8 times DefaultDataCollator",

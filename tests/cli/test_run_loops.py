@@ -69,9 +69,9 @@ DELAYS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "start"), [("0", ""), ("2", "fork"), ("1", "spawn")])
 def test_delays_are_found_where_they_are(tmp_path, workers, start):
-    found, report = reported(tmp_path, LOOPS, workers, start)
+    done, report = reported(tmp_path, LOOPS, workers, start)
     expected = ran(tmp_path, PYTHON, "script.py", workers, start)
-    assert expected.stdout == found.stdout  # the same rows in the same order, the same random numbers
+    assert expected.stdout == done.stdout  # the same rows in the same order, the same random numbers
     assert report["loops"]["training"]["batches"] == 4
     assert report["loops"]["evaluation"]["batches"] == 6 + 4 * (workers == "0")
     for kind, loop in report["loops"].items():
@@ -79,10 +79,9 @@ def test_delays_are_found_where_they_are(tmp_path, workers, start):
         parts = {"fetching": loop[f"fetching{name}"], "collating": loop[f"collating{name}"], "model": loop["model"]}
         assert all(seconds >= DELAYS[kind][part] for part, seconds in parts.items()), parts
         assert loop["num_workers"] == int(workers)
-        assert f"quadrat run: {kind} waited {loop['waited']:.3g} s" in found.stderr
+        assert f"quadrat run: {kind} waited {loop['waited']:.3g} s" in done.stderr
         if workers == "0":
-            made = loop["fetching"] + loop["collating"]
-            assert made <= loop["waited"]
+            assert loop["fetching"] + loop["collating"] <= loop["waited"]
 
 
 ERRORS = """
@@ -137,8 +136,8 @@ def test_errors_and_warnings_are_those_of_without(tmp_path, where, workers):
     if (where, workers) == ("interrupt", "1"):
         pytest.skip("a worker that is interrupted ends, and what torch says of that differs from run to run")
     (tmp_path / "script.py").write_text(ERRORS)
-    said = ran_alike(tmp_path, "script.py", where, workers, reports=True).stderr
-    assert any(one in said for one in ("Error: 'mine'", "Error: mine", "KeyboardInterrupt", "Length of Iterable"))
+    stderr = ran_alike(tmp_path, "script.py", where, workers, reports=True).stderr
+    assert any(error in stderr for error in ("Error: 'mine'", "Error: mine", "KeyboardInterrupt", "Length of Iterable"))
 
 
 TRAINER = """
@@ -178,7 +177,7 @@ Trainer(Model(), args, train_dataset=Rows(), eval_dataset=Rows(), data_collator=
 @pytest.mark.parametrize("accumulated", ["1", "2"])
 def test_training_and_evaluation_of_a_trainer(tmp_path, accumulated):
     """Its loaders, of accelerate, read a batch ahead; the model's time for the last one counts too."""
-    found, report = reported(tmp_path, TRAINER, accumulated)
+    done, report = reported(tmp_path, TRAINER, accumulated)
     assert list(report["loops"]) == ["training", "evaluation"]
     assert report["loops"]["training"]["steps"] == {"1": 6, "2": 4}[accumulated]
     for loop in report["loops"].values():
@@ -189,7 +188,7 @@ def test_training_and_evaluation_of_a_trainer(tmp_path, accumulated):
     # The batches of the collator, which quadrat does not know, count: 12 rows of 78 tokens, twice in evaluation.
     assert report["others"] == report["sized"] == 12
     assert report["tokens"] == 4 * 78
-    assert "12 batches of loaders came from other collators: their padding counts" in found.stderr
+    assert "12 batches of loaders came from other collators: their padding counts" in done.stderr
     assert report["unknown"] == 0
 
 
@@ -208,6 +207,6 @@ assert len([*DataLoader(rows, batch_size=2, collate_fn=collate)]) == 2
 @pytest.mark.slow
 def test_what_is_not_known_is_said(tmp_path):
     """Also in a script that imports torch alone."""
-    found, report = reported(tmp_path, UNKNOWN)
+    done, report = reported(tmp_path, UNKNOWN)
     assert (report["unknown"], report["computed"], report["sized"]) == (2, 0, 0)
-    assert "2 batches without attention mask: how much of them is padding is not known" in found.stderr
+    assert "2 batches without attention mask: how much of them is padding is not known" in done.stderr

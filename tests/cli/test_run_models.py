@@ -47,13 +47,13 @@ def test_calls_of_models_are_counted(tmp_path):
     done, report = reported(tmp_path, MODELS)
     assert done.stdout.split() == ["False"]
     assert report["models"] == {"outside of loops": {**CALLS, "removed": 0, "shared": 0}}
-    said = "models were called with 102 tokens outside of loops, of which 29.4% were padding"
-    assert f"{said}; --remove-padding leaves them out" in done.stderr
+    padding = "models were called with 102 tokens outside of loops, of which 29.4% were padding"
+    assert f"{padding}; --remove-padding leaves them out" in done.stderr
     expected = torch.load(tmp_path / "logits.pt")
     done, report = reported(tmp_path, MODELS, options=["--remove-padding"])
     assert done.stdout.split() == ["False"]
     assert report["models"] == {"outside of loops": {**CALLS, "removed": 3 * 6, "shared": 0}}
-    assert f"{said}; --remove-padding left out 18 tokens" in done.stderr
+    assert f"{padding}; --remove-padding left out 18 tokens" in done.stderr
     assert report["options"] == {"--remove-padding": 2}
     torch.testing.assert_close(torch.load(tmp_path / "logits.pt"), expected, rtol=1e-4, atol=1e-5)
 
@@ -203,10 +203,10 @@ print(trainer.train_dataset is rows)
 def test_a_wrapped_train_is_that_of_a_trainer(tmp_path):
     """Also, looking at it changes nothing."""
     (tmp_path / "script.py").write_text(WRAPPED)
-    found = ran(tmp_path, [*RUN, "--max-tokens", "auto"], "script.py")
-    assert found.stdout.splitlines()[::2] == ["True", "False"], found.stderr  # between them what was logged
-    assert "quadrat run: batches of at most" in found.stderr
-    assert "did nothing" not in found.stderr
+    done = ran(tmp_path, [*RUN, "--max-tokens", "auto"], "script.py")
+    assert done.stdout.splitlines()[::2] == ["True", "False"], done.stderr  # between them what was logged
+    assert "quadrat run: batches of at most" in done.stderr
+    assert "did nothing" not in done.stderr
 
 
 @pytest.mark.slow
@@ -216,9 +216,9 @@ def test_hooks_wait_for_an_import_of_quadrats(tmp_path):
         "import quadrat.integration.patch_transformers, transformers\n"
         "print(transformers.DataCollatorWithPadding.__module__)"
     )
-    found = ran(tmp_path, RUN, "script.py")
-    assert found.stdout == "quadrat.collators.padding\n", found.stderr
-    assert "is not patched" not in found.stderr
+    done = ran(tmp_path, RUN, "script.py")
+    assert done.stdout == "quadrat.collators.padding\n", done.stderr
+    assert "is not patched" not in done.stderr
 
 
 ACCELERATED = """

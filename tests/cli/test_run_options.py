@@ -26,7 +26,7 @@ def collate(features):
     if isinstance(features[0], tuple):
         features = [{"input_ids": ids, "labels": label} for ids, label in features]
     ids = [row.get("prompt_ids", row.get("input_ids")) for row in features]
-    padded = [one + [0] * (max(map(len, ids)) - len(one)) for one in ids]
+    padded = [row + [0] * (max(map(len, ids)) - len(row)) for row in ids]
     return {"input_ids": torch.tensor(padded), "labels": torch.tensor([row["labels"] for row in features])}
 
 class Items(Dataset):
@@ -40,7 +40,7 @@ class Stream(IterableDataset):
         return iter(rows)
 
 class OwnSampler(Trainer):
-    def _get_train_sampler(self, *given):
+    def _get_train_sampler(self, *args):
         return SequentialSampler(self.train_dataset)
 
 class OwnLoader(Trainer):
@@ -84,15 +84,15 @@ SAID = {
 @pytest.mark.slow
 def test_max_tokens_acts_or_says_why_not(tmp_path):
     (tmp_path / "script.py").write_text(TRAINERS)
-    found = ran(tmp_path, [*RUN, "--max-tokens", "auto"], "script.py", stderr=subprocess.STDOUT)
-    assert found.returncode == 0, found.stdout
-    *parts, end = re.split(r"^trained\n", found.stdout, flags=re.MULTILINE)
+    done = ran(tmp_path, [*RUN, "--max-tokens", "auto"], "script.py", stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    *parts, end = re.split(r"^trained\n", done.stdout, flags=re.MULTILINE)
     assert len(parts) == 7
     for part in parts:
         name, *lines = part.splitlines()
-        said = [line for line in lines if line.startswith("quadrat run:")]
-        assert len(said) == (name in SAID), part
-        assert all(SAID[name] in line for line in said), part
+        remarks = [line for line in lines if line.startswith("quadrat run:")]
+        assert len(remarks) == (name in SAID), part
+        assert all(SAID[name] in line for line in remarks), part
     assert "did nothing" not in end
 
 
@@ -100,9 +100,9 @@ def test_max_tokens_acts_or_says_why_not(tmp_path):
 def test_says_what_does_nothing(tmp_path, script):
     """Also of a script that makes no batch."""
     (tmp_path / "script.py").write_text(script)
-    found = ran(tmp_path, [*RUN, "--max-tokens", "9", "--remove-padding"], "script.py", "--max-tokens=9", "--mine")
-    assert (found.returncode, found.stdout) == (0, "5\n")
-    assert found.stderr.splitlines() == [
+    done = ran(tmp_path, [*RUN, "--max-tokens", "9", "--remove-padding"], "script.py", "--max-tokens=9", "--mine")
+    assert (done.returncode, done.stdout) == (0, "5\n")
+    assert done.stderr.splitlines() == [
         "quadrat run: no batch was made by a collator that quadrat replaces",
         "quadrat run: --max-tokens did nothing: this script trained no Trainer and made no DataLoader that shuffles",
         "quadrat run: --remove-padding did nothing: no model of transformers was called with padding in its attention "
@@ -124,10 +124,10 @@ def test_options_are_passed_on(monkeypatch):
 @pytest.mark.parametrize("place", ["missing/report.json", ""])
 def test_a_report_that_cannot_be_written_is_refused_before_the_script(tmp_path, place):
     (tmp_path / "script.py").write_text("print('trained')")
-    found = ran(tmp_path, [*RUN, "--report", str(tmp_path / place)], "script.py")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.startswith(f"quadrat run: --report {tmp_path / place}: ")
-    assert found.stderr.count("\n") == 1
+    done = ran(tmp_path, [*RUN, "--report", str(tmp_path / place)], "script.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"quadrat run: --report {tmp_path / place}: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_a_report_that_cannot_be_written_at_the_end_is_shown(tmp_path):
         "import os\nfrom transformers import DefaultDataCollator\nDefaultDataCollator()([{'input_ids': [1]}])\n"
         "os.rmdir('reports')"
     )
-    found = ran(tmp_path, [*RUN, "--report", "reports/report.json"], "script.py")
-    assert found.returncode == 0
-    shown, lost = found.stderr.splitlines()
+    done = ran(tmp_path, [*RUN, "--report", "reports/report.json"], "script.py")
+    assert done.returncode == 0
+    shown, lost = done.stderr.splitlines()
     assert shown.startswith("quadrat run: 1 batch: 1 compiled, 0 fell back")
     assert lost == f"quadrat run: {tmp_path}/reports/report.json is not written: No such file or directory"
 
@@ -162,7 +162,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_without_a_label_are_counted(tmp_path, workers):
     """In numbers of each kind; of those with another label, or without rows, nothing is said."""
-    found, report = reported(tmp_path, UNLABELLED, str(workers))
+    done, report = reported(tmp_path, UNLABELLED, str(workers))
     assert report["unlabelled"] == 14
-    assert found.stderr.count("a batch has no label left") == 1
-    assert "14 batches had no label left" in found.stderr
+    assert done.stderr.count("a batch has no label left") == 1
+    assert "14 batches had no label left" in done.stderr

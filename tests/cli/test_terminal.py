@@ -2,15 +2,12 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
 
 import datasets
 import hypothesis.strategies as st
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
@@ -18,8 +15,6 @@ from quadrat.cli.command import harmless
 from support.command import HOSTILE, SHOWN, here, refused, run
 
 pytestmark = pytest.mark.slow
-
-STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @given(st.text() | st.text(st.sampled_from("a\x1b\x07\x9b\n\r\t\u202e\u200b\ud800\\é文")))
@@ -40,8 +35,6 @@ def hostile(tmp_path):
     """Texts and rows of tokens whose files, fields and columns have hostile names."""
     (tmp_path / f"{HOSTILE}.txt").write_text(f"{HOSTILE} text\nsecond text")
     (tmp_path / f"{HOSTILE}.jsonl").write_text(json.dumps({HOSTILE: "text", "body\n": "text"}))
-    (tmp_path / f"{HOSTILE}.csv").write_text(f'{HOSTILE},"body\n"\ntext,text')
-    pq.write_table(pa.table({HOSTILE: ["text", "text"], "body\n": [1, 2]}), tmp_path / f"{HOSTILE}.parquet")
     rows = datasets.Dataset.from_dict({HOSTILE: [[1, 2], [3]], "text": [1, 2]})
     datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / f"{HOSTILE} rows")
     return tmp_path
@@ -53,49 +46,34 @@ def hostile(tmp_path):
         (0, ("waste", f"{HOSTILE}.txt")),
         (0, ("waste", f"{HOSTILE}.txt", "--json")),
         (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE, "--json")),
-        (0, ("waste", f"{HOSTILE}.jsonl", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE}.csv", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE}.parquet", "--field", HOSTILE)),
-        (0, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}.png")),
-        (2, ("waste", f"{HOSTILE} rows")),
         (2, ("waste", f"{HOSTILE} rows", "--split", HOSTILE)),
-        (2, ("waste", f"{HOSTILE} rows", "--split", "train")),
-        (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", "body")),
         (2, ("waste", f"{HOSTILE}.jsonl")),
-        (2, ("waste", f"{HOSTILE}.csv")),
-        (2, ("waste", f"{HOSTILE}.parquet")),
-        (2, ("waste", f"{HOSTILE}.parquet", "--field", "body\n")),
         (2, ("waste", f"{HOSTILE}.none")),
         (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
-        (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),
-        (2, ("waste", f"{HOSTILE}.txt", "--png", f"a.{HOSTILE}")),
     ],
 )
 def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):
-    if "--png" in arguments:
-        pytest.importorskip("matplotlib", reason="it draws the picture")
     monkeypatch.chdir(hostile)
-    found, said, errors = here(capsys, *arguments)
-    assert found == status
-    assert is_harmless(said)
+    ended, output, errors = here(capsys, *arguments)
+    assert ended == status
+    assert is_harmless(output)
     assert is_harmless(errors)
     assert errors.count("\n") == (status != 0)
-    named = said.replace("\n", "") if status == 0 else errors
+    named = output.replace("\n", "") if status == 0 else errors
     if "--json" not in arguments:
         assert SHOWN in named
-    elif "rows" not in arguments[1]:
-        assert json.loads(said)["data"] == f"{HOSTILE}.txt"
+    else:
+        assert json.loads(output)["data"] == f"{HOSTILE}.txt"
 
 
 def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
     def fails(options):
         raise ValueError(f"first\nsecond {HOSTILE}")
 
-    monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
-    said = refused(capsys, "waste", folder / "fixed")
-    assert said.startswith("quadrat waste: ValueError: first")
-    assert is_harmless(said)
+    monkeypatch.setattr("quadrat.cli.waste.examine", fails)
+    output = refused(capsys, "waste", folder / "fixed")
+    assert output.startswith("quadrat waste: ValueError: first")
+    assert is_harmless(output)
 
 
 def test_what_others_write_is_harmless_too(tmp_path):
@@ -112,28 +90,6 @@ def test_what_others_write_is_harmless_too(tmp_path):
     assert is_harmless(done.stderr)
 
 
-def test_a_terminal_gets_styles_and_nothing_else(hostile):
-    reader, terminal = pty.openpty()
-    with open(reader, "rb", buffering=0) as file:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "quadrat", "waste", f"{HOSTILE}.txt"],
-            stdout=terminal, stderr=subprocess.PIPE, cwd=hostile, env={**os.environ, "TERM": "xterm-256color"},
-        )  # fmt: skip
-        os.close(terminal)
-        said = b""
-        try:
-            while part := file.read(4096):
-                said += part
-        except OSError:  # the other end has gone
-            pass
-        errors = child.communicate()[1]
-    assert (child.returncode, errors) == (0, b"")
-    text = said.decode().replace("\r\n", "\n")
-    assert STYLES.search(text)
-    assert is_harmless(STYLES.sub("", text))
-    assert SHOWN in STYLES.sub("", text).replace("\n", "")
-
-
 def redirected(arguments, redirection, folder):
     """A command whose streams the shell has redirected or closed."""
     return subprocess.run(
@@ -142,7 +98,7 @@ def redirected(arguments, redirection, folder):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_closed_output_is_one_line(arguments, folder):
     done = redirected(arguments, ">&-", folder)
     assert (done.returncode, done.stderr) == (2, f"quadrat {arguments[0]}: standard output is closed\n")
@@ -159,7 +115,7 @@ def test_a_closed_standard_error_is_no_error(redirection, data, folder):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_full_disk_is_one_line(arguments, folder):
     done = redirected(arguments, ">/dev/full", folder)
     assert done.returncode == 2
@@ -167,7 +123,7 @@ def test_a_full_disk_is_one_line(arguments, folder):
     assert redirected(arguments, ">/dev/full 2>/dev/full", folder).returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed")])
 def test_a_reader_that_goes_away_is_no_error(arguments, folder):
     reader, writer = os.pipe()
     os.close(reader)
@@ -176,10 +132,11 @@ def test_a_reader_that_goes_away_is_no_error(arguments, folder):
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_an_encoding_without_blocks_is_no_error(folder):
-    done = run("waste", "fixed", folder=folder, PYTHONIOENCODING="ascii")
+def test_an_encoding_without_a_character_is_no_error(tmp_path):
+    (tmp_path / "文.txt").write_text("text")
+    done = run("waste", "文.txt", folder=tmp_path, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "padding-free" in done.stdout
+    assert done.stdout.startswith("?.txt: 1 row, 1 tokens")
 
 
 @pytest.mark.parametrize(
@@ -194,13 +151,13 @@ def test_the_unexpected_is_one_line(error, status, line, *, folder, capsys, monk
     def fails(options):
         raise error
 
-    monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
+    monkeypatch.setattr("quadrat.cli.waste.examine", fails)
     assert refused(capsys, "waste", folder / "fixed", status=status) == f"quadrat waste: {line}\n"
 
 
 def test_the_whole_traceback_in_development_mode(tmp_path):
     program = (
-        "import quadrat.cli.waste_report, runpy; quadrat.cli.waste_report.examine = None; "
+        "import quadrat.cli.waste, runpy; quadrat.cli.waste.examine = None; "
         "runpy.run_module('quadrat', run_name='__main__')"
     )
     (tmp_path / "texts.txt").write_text("text")

@@ -153,7 +153,7 @@ def command(tmp_path, monkeypatch):
 
 def test_says_what_it_is_and_what_it_found():
     config = show_config()
-    assert all(type(one) is str and one for pair in config.items() for one in pair)
+    assert all(type(text) is str and text for pair in config.items() for text in pair)
     assert config["quadrat"] == quadrat.__version__ == importlib.metadata.version("quadrat")
     assert platform.python_version() in config["python"]
     assert config["compiler"] == _core.compiler()

@@ -23,12 +23,12 @@ def options_of(value: Any) -> set[str]:
 ROWS = [{"input_ids": [5] * length} for length in (3, 9, 20)]
 
 
-def by_tokens(*given: Any, **options: Any) -> Any:
+def by_tokens(max_tokens: int, **options: Any) -> Any:
     model = tiny(transformers.BertForSequenceClassification)
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     args = arguments(tempfile.mkdtemp(), per_device_train_batch_size=2)
     trainer = transformers.Trainer(model, args, train_dataset=ROWS, data_collator=collator)
-    return quadrat.batch_by_tokens(trainer, *given, **options)
+    return quadrat.batch_by_tokens(trainer, max_tokens, **options)
 
 
 REFUSED = [
@@ -52,9 +52,9 @@ REFUSED = [
 def test_options_that_errors_name_are_those_of_the_caller(caller, call):
     with pytest.raises((TypeError, ValueError)) as raised:
         call()
-    said = str(raised.value)
-    for name, options in re.findall(r"(?:quadrat\.)?([\w.]+)\(([^()]*)\)", said):  # another function's are its own
+    message = str(raised.value)
+    for name, options in re.findall(r"(?:quadrat\.)?([\w.]+)\(([^()]*)\)", message):  # another function's are its own
         if (other := getattr(quadrat, name, None)) is not None:
-            assert set(re.findall(r"(\w+)=", options)) <= options_of(other), said
-            said = said.replace(options, "")
-    assert set(re.findall(r"(?<![\w.])([a-z_]+)=", said)) <= options_of(caller) | {"padded"}, said
+            assert set(re.findall(r"(\w+)=", options)) <= options_of(other), message
+            message = message.replace(options, "")
+    assert set(re.findall(r"(?<![\w.])([a-z_]+)=", message)) <= options_of(caller) | {"padded"}, message

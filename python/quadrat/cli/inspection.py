@@ -9,9 +9,9 @@ from quadrat.config import show_config
 
 def run(options: Namespace) -> int:
     """Print the versions, and which collators fall back."""
-    found = show_config() | {"falls back": _what_falls_back()}
-    width = max(map(len, found))
-    for name, value in found.items():
+    config = show_config() | {"falls back": _what_falls_back()}
+    width = max(map(len, config))
+    for name, value in config.items():
         sys.stdout.write(harmless(f"{name:{width}}  {value}") + "\n")
     return 0
 
@@ -22,8 +22,8 @@ def _what_falls_back() -> str:
         from quadrat.installed import imitated
         from quadrat.integration.table import rows
 
-        found = {row.name: code for row in rows().values() if (code := imitated.changed(row)) is not None}
-        unknown = [f"{name} ({imitated.BROKEN.get(code) or f'{code} is unknown'})" for name, code in found.items()]
+        changed = {row.name: code for row in rows().values() if (code := imitated.changed(row)) is not None}
+        unknown = [f"{name} ({imitated.BROKEN.get(code) or f'{code} is unknown'})" for name, code in changed.items()]
     except Exception as error:  # whatever a broken installation raises
         return f"unknown: {type(error).__name__}: {one_line(error)}"
     return ", ".join(unknown) or "nothing: all code that quadrat replaces is known"

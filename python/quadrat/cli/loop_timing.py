@@ -69,13 +69,12 @@ class Thread(threading.local):
     waits: Loop | None = None  # for a batch of this loop
     computes: Loop | None = None  # a batch of this loop
     batch: Batch | None = None  # that it makes
+    noted: dict[str, Any] | None = None  # in a collator of quadrat, values of the event of its batch
     reads_ahead = False  # accelerate begins a pass
-    collates = False  # in a collator of quadrat
     calls_model = False
     trainer: Any = None  # that trains
 
     def __init__(self) -> None:
-        self.noted: dict[str, Any] = {}  # values of the event of the batch that a collator makes
         self.received: set[Loop] = set()  # loops that gave a batch since the last step
         self.ended: list[Loop] = []  # loops that read ahead, and compute their last batch
 

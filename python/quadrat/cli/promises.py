@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from quadrat.cli.waste import padded, token_budget
+from quadrat.cli.costs import cost_of
 
 MAX_TOKENS = "--max-tokens"
 
@@ -43,13 +43,13 @@ def promise_of(sums: dict[str, Any]) -> dict[str, Any] | None:
     """The option, and the tokens of loops without it and with it, by the sums of their events."""
     if sums.get("unknown") or not sums.get("computed") or not sums.get("sized"):
         return None
-    from quadrat.batching.token_budget import usual_sampler  # which imports torch
+    from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_sampler  # which import torch
 
     rows = {int(tokens): number for tokens, number in sums["lengths"].items()}
     lengths = np.array(sorted(rows, reverse=True), np.int64)
     passes = max(sums.get("passes", 0), 1)
     of_a_pass = np.repeat(lengths, [max(1, round(rows[int(length)] / passes)) for length in lengths])
     budget = usual_sampler(of_a_pass, max(1, round(sum(rows.values()) / sums["sized"]))).max_tokens
-    computed = padded(of_a_pass, token_budget(of_a_pass, budget)).computed
-    with_option = round(computed * sum(rows.values()) / len(of_a_pass))
+    batches = TokenBudgetBatchSampler(of_a_pass, budget, overlong="alone").batches()
+    with_option = round(cost_of(of_a_pass, batches).computed * sum(rows.values()) / len(of_a_pass))
     return {"option": f"{MAX_TOKENS} {budget}", "computed": sums["computed"], "computed_with": with_option}

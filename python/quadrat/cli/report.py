@@ -12,16 +12,14 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import UNLABELLED
 from quadrat.cli.command import complain, listed
+from quadrat.cli.costs import LITTLE
 from quadrat.cli.events import Totals, add_events, read_events
 from quadrat.cli.promises import MAX_TOKENS, promise_of
-from quadrat.cli.waste import LITTLE_PADDING
 
 TRAINING, EVALUATION, ELSEWHERE = "training", "evaluation", "outside of loops"
 REMOVE_PADDING = "--remove-padding"
 _TIMES = "waited", "fetching", "collating", "model", "fetching_in_workers", "collating_in_workers"
 _SUMS = "seconds", "computed", "tokens", "stored", "unlabelled", "sized", "others", "unknown", "fell_back", "compared"
-# A saving below this share of a loop is not worth a change.
-_LITTLE = 0.05
 _SHORT = 1.0  # seconds of a loop that say nothing of a longer one
 _BUSY = 0.25  # the share of a run's time on processors for which it waits, from which on its times mislead
 
@@ -157,8 +155,8 @@ def sentences(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]
     compiled, fell_back, compared = report["compiled"], report["fell_back"], report["compared"]
     if compiled + fell_back + compared:
         parts = [f"{compiled:,} compiled", f"{fell_back:,} fell back", *[f"{compared:,} compared"] * (compared > 0)]
-        made = _batches(compiled + fell_back + compared)
-        yield f"{made}: {', '.join(parts)}; {report['seconds']:.3g} s in collators"
+        total = _batches(compiled + fell_back + compared)
+        yield f"{total}: {', '.join(parts)}; {report['seconds']:.3g} s in collators"
     else:
         yield "no batch was made by a collator that quadrat replaces"
     for cause, batches in report["causes"].items():
@@ -200,15 +198,15 @@ def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[st
         if settings["remove_padding"]:
             text += f"; {REMOVE_PADDING} left out {removed:,} tokens"
             text += f", and {shared:,} that rows share" if shared else ""
-        elif 1 - tokens / called_with > LITTLE_PADDING:
+        elif 1 - tokens / called_with > LITTLE:
             text += f"; {REMOVE_PADDING} leaves them out"
         yield text
     if report["computed"] > 2 * called_with:  # loaders make some batches that no model gets
         yield f"{report['padding']:.1%} of the {report['computed']:,} tokens in batches were padding"
-    if promise is not None and _saved(promise) > LITTLE_PADDING and not settings["remove_padding"]:
+    if promise is not None and _saved(promise) > LITTLE and not settings["remove_padding"]:
         tokens = f"the {promise['computed']:,} tokens in training"
         yield f"{promise['option']} would compute {_saved(promise):.0%} fewer of {tokens}"
-    if report["stored"] > LITTLE_PADDING * report["computed"]:
+    if report["stored"] > LITTLE * report["computed"]:
         yield (
             f"{report['stored'] / report['computed']:.1%} of the tokens in batches were padding in every row of their "
             f"batch: rows are stored padded to {report['padded_to']:,} (map without padding), or the collator pads "
@@ -233,10 +231,10 @@ def loop_sentences(kind: str, loop: dict[str, Any], promise: dict[str, Any] | No
         f"{promise['option'] if promise else MAX_TOKENS} saves about": gains["max_tokens"],
         f"num_workers={gains['num_workers']} instead of {workers} saves up to": gains["workers"],
     }
-    helps = [f"{option} {saved:.3g} s" for option, saved in options.items() if saved > _LITTLE * seconds]
+    helps = [f"{option} {saved:.3g} s" for option, saved in options.items() if saved > LITTLE * seconds]
     if helps:
         yield f"of these {seconds:.3g} s of {kind}, {', and '.join(helps)}"
-    elif loop["share"] > _LITTLE:
+    elif loop["share"] > LITTLE:
         slow = "fetching rows" if fetching > collating else "collating"
         yield f"{kind} is bound by {slow}: only doing that faster helps, by {loop['share']:.1%} at most"
     else:

@@ -102,15 +102,15 @@ class Run:
     def _begin_batch(self, collator: Any, *_: Any) -> tuple[Any, float] | None:
         """A collator makes a batch; None for one within another one."""
         thread = self.timing.thread
-        if thread.collates or not counting():
+        if thread.noted is not None or not counting():
             return None
-        thread.collates, thread.noted = True, {}
+        thread.noted = {}
         return collator, time.perf_counter()
 
     def _note_batch(self, event: str, cause: str) -> None:
         """A batch of this thread fell back, or was made both ways."""
         values = {event: 1, **({"causes": cause} if cause else {})}
-        if self.timing.thread.collates:
+        if self.timing.thread.noted is not None:
             self.timing.thread.noted = values
         else:  # of a framework that collators of quadrat know nothing of
             self.events.write(self.events.process, made=1, **values)
@@ -119,10 +119,10 @@ class Run:
         if state is None:
             return
         (collator, began), thread = state, self.timing.thread
-        thread.collates = False
+        noted, thread.noted = thread.noted, None
         if isinstance(batch, BaseException):
             return
-        values: dict[str, Any] = {"made": 1, "seconds": time.perf_counter() - began, **thread.noted}
+        values: dict[str, Any] = {"made": 1, "seconds": time.perf_counter() - began, **(noted or {})}
         values |= values_of(batch, getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_completions", 1))
         if is_unlabelled(batch):
             values["unlabelled"] = 1

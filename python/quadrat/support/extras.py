@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 # What each of quadrat's extras installs.
 EXTRAS = {
-    "cli": ("rich", "matplotlib"),
     "datasets": ("datasets", "pyarrow"),
     "transformers": ("transformers", "tokenizers", "torch"),
 }
