@@ -2,9 +2,7 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -16,9 +14,10 @@ import torch
 from transformers import set_seed
 
 import quadrat
-from support import resumed_page, standins
-from support.isolated import in_two
+from support import standins
+from support.isolated import in_two, launch
 from support.pages import ROOT, pages, snippets
+from support.two_processes import PAGE_LENGTHS, page, resumed_page
 
 # Its snippets are also compared with what they give without quadrat.
 ELSEWHERE = {"docs/recipes.md": "tests/integration/test_recipes.py"}
@@ -126,14 +125,11 @@ def test_files_that_a_page_names_exist(page: str) -> None:
 def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Path, tmp_path: Path) -> None:
     """A run that is killed in an epoch, and the next run, train on the batches that the sampler has for each epoch."""
     (tmp_path / "google-bert").symlink_to(hub / "google-bert")
-    sampler = quadrat.TokenBudgetBatchSampler(resumed_page.LENGTHS, 64, world_size=processes, rank=None)
+    sampler = quadrat.TokenBudgetBatchSampler(PAGE_LENGTHS, 64, world_size=processes, rank=None)
     steps = len(sampler) // processes
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     trained: dict[int, list[list[int]]] = {0: [], 1: []}
     for killed_before in (epoch * steps + 5, None):
-        command = [*launcher, resumed_page.__file__, str(tmp_path), str(killed_before)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = launch(resumed_page, tmp_path, killed_before, processes=processes)
         assert (done.returncode == 0) == (killed_before is None), done.stderr
         for rank in range(processes):
             seen = json.loads((tmp_path / f"seen-{rank}.json").read_text())
@@ -148,8 +144,7 @@ def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Pa
 def test_accelerate_with_two_processes(hub: Path, tmp_path: Path) -> None:
     """All batches of a stream on one of two processes each, and predictions for all rows on both."""
     (tmp_path / "google-bert").symlink_to(hub / "google-bert")
-    in_two("page_in_two.py", tmp_path)
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    first, second = in_two(page, tmp_path)
     assert first["predictions"] == second["predictions"]
     assert len(first["predictions"]) == first["rows"]
     assert len(first["streamed"]) == len(second["streamed"]) > 1

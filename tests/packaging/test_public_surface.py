@@ -47,7 +47,9 @@ def signature(function: Any) -> str:
     """As the site shows it: it reads signatures as Python."""
     actual = inspect.signature(function)
     shown = [
-        parameter if parameter.annotation is parameter.empty else parameter.replace(annotation=Type(parameter.annotation))
+        parameter
+        if parameter.annotation is parameter.empty
+        else parameter.replace(annotation=Type(parameter.annotation))
         for parameter in actual.parameters.values()
     ]
     text = str(actual.replace(parameters=shown, return_annotation=inspect.Signature.empty))
