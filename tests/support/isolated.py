@@ -1,6 +1,5 @@
 """Calls in processes of their own, because a call that reads beyond its memory may end the process."""
 
-import json
 import os
 import signal
 import subprocess
@@ -39,7 +38,7 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
-def ended(*arguments: object, seconds: float | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def ended(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """An interpreter of its own, which finds what the tests import."""
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
@@ -47,14 +46,13 @@ def ended(*arguments: object, seconds: float | None = None, **variables: str) ->
         env={**os.environ, **variables, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=seconds,
         check=False,
     )
 
 
-def python(*arguments: object, seconds: float | None = None, **variables: str) -> str:
+def python(*arguments: object, **variables: str) -> str:
     """The output of a new interpreter, whose status must be 0."""
-    return checked(ended(*arguments, seconds=seconds, **variables))
+    return checked(ended(*arguments, **variables))
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> str:
@@ -81,8 +79,3 @@ def in_two(call: Callable[..., Any], folder: Path, *arguments: object) -> list[A
 def words(program: str) -> list[str]:
     """The words that a program prints. Warnings end it."""
     return python("-W", "error", "-c", program).split()
-
-
-def run(script: str, *arguments: str) -> Any:
-    """What a script of `tests/support` prints as JSON, run without pytest. What it imports is not loaded here."""
-    return json.loads(python(TESTS / "support" / script, *arguments).splitlines()[-1])
