@@ -9,7 +9,6 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
