@@ -16,7 +16,7 @@ import griffe
 
 RECORDED: dict[str, str] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-)
+)["signatures"]
 
 
 class RealSignatures(griffe.Extension):
@@ -30,8 +30,6 @@ class RealSignatures(griffe.Extension):
             return
         loader.resolve_aliases(implicit=True)
         for path, signature in RECORDED.items():
-            if path == "transformers":  # its version
-                continue
             found = pkg[path.removeprefix("quadrat.")]
             found = found.final_target if found.is_alias else found
             parsed = parameters(signature, found.parameters)

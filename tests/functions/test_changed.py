@@ -15,7 +15,7 @@ from support import isolated, kept_tokens
 
 @pytest.mark.slow
 def test_does_what_one_made_anew_does():
-    assert isolated.run("changed.py") is True
+    isolated.python("-m", "support.changed")
 
 
 @pytest.mark.parametrize("name", ["values", "offsets"])

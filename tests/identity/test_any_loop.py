@@ -11,6 +11,7 @@ import quadrat
 from quadrat.batching import by_length, map_by_length
 from support.isolated import in_two
 from support.standins import TEXTS, encoder_config, encoder_tokenizer
+from support.two_processes import mapped
 
 
 def model_of(cls):
@@ -64,5 +65,5 @@ def test_a_collator_of_transformers_and_a_loop_of_ones_own():
 
 
 @pytest.mark.slow
-def test_two_processes():
-    in_two("mapped_in_two.py")
+def test_two_processes(tmp_path):
+    in_two(mapped, tmp_path)

@@ -9,7 +9,6 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
@@ -21,6 +20,7 @@ from support.compare import assert_same_batch
 from support.isolated import in_two
 from support.strategies import make_tokenizer
 from support.trainer import Losses, Stop, arguments, tiny
+from support.two_processes import batched
 
 BUDGET = 64
 
@@ -253,8 +253,7 @@ def test_workers_and_accumulation(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     """Each row once an epoch over both, as many batches on each, and in every epoch others."""
-    in_two("batched_in_two.py", tmp_path)
-    seen = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
+    seen = in_two(batched, tmp_path)
     assert [len(epochs) for epochs in seen] == [2, 2]
     for epoch in range(2):
         batches = [seen[rank][epoch] for rank in (0, 1)]

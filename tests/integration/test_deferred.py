@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from accelerate.data_loader import prepare_data_loader
-from torch.utils.data import DataLoader
+from accelerate import Accelerator
+from accelerate.data_loader import DataLoaderDispatcher, prepare_data_loader
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import BatchEncoding, BertForSequenceClassification, BertLMHeadModel, Trainer
 
 import quadrat
@@ -116,40 +117,28 @@ def test_accelerate_gives_the_container_of_the_reference(name, how):
     assert count == 3
 
 
-IN_TWO_PROCESSES = """
-import torch
-from accelerate import Accelerator
-from accelerate.data_loader import DataLoaderDispatcher
-from torch.utils.data import DataLoader, IterableDataset
-import quadrat, transformers
-from integration.test_deferred import COLLATORS, even_rows
-from support.compare import assert_same_batch
-from support.strategies import make_tokenizer
-
 class Rows(IterableDataset):
     def __iter__(self):
         return iter(even_rows())
 
-def batches(module, name, **options):
-    arguments = () if name == "DefaultDataCollator" else (make_tokenizer(),)
-    loader = DataLoader(Rows(), batch_size=3, collate_fn=getattr(module, name)(*arguments, **options))
-    prepared = Accelerator(cpu=True).prepare(loader)
-    assert isinstance(prepared, DataLoaderDispatcher)
-    return list(prepared)
 
-for name, container in COLLATORS.items():
-    expected, got = batches(transformers, name), batches(quadrat, name, deferred=True)
-    assert len(got) == len(expected) == 2
-    for one, other in zip(expected, got):
-        assert type(one) is container
-        assert_same_batch(one, other)
-print("done")
-"""
+def dispatched(_):
+    def batches(module, name, **options):
+        arguments = () if name == "DefaultDataCollator" else (make_tokenizer(),)
+        loader = DataLoader(Rows(), batch_size=3, collate_fn=getattr(module, name)(*arguments, **options))
+        prepared = Accelerator(cpu=True).prepare(loader)
+        assert isinstance(prepared, DataLoaderDispatcher)
+        return list(prepared)
+
+    for name, container in COLLATORS.items():
+        expected, got = batches(transformers, name), batches(quadrat, name, deferred=True)
+        assert len(got) == len(expected) == 2
+        for right, batch in zip(expected, got, strict=True):
+            assert type(right) is container
+            assert_same_batch(right, batch)
 
 
 @pytest.mark.slow
 def test_two_processes_that_are_dispatched_to(tmp_path):
     """An IterableDataset is read by one process, which sends each of the others its rows."""
-    script = tmp_path / "script.py"
-    script.write_text(IN_TWO_PROCESSES)
-    assert in_two(str(script)).count("done") == 2
+    in_two(dispatched, tmp_path)

@@ -14,6 +14,7 @@ from transformers.trainer_utils import get_last_checkpoint
 import quadrat
 from support.isolated import in_two
 from support.resumed import ROWS, STREAMS, Counting, Plain, Recording, of_datasets, train
+from support.two_processes import resumed
 
 PLAIN = {"dataloader_num_workers": 0}
 WORKERS = {"dataloader_num_workers": 2}
@@ -97,7 +98,7 @@ def test_rows_are_not_read_again(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes(tmp_path):
-    in_two("resumed_in_two.py", tmp_path)
+    in_two(resumed, tmp_path)
 
 
 @pytest.fixture

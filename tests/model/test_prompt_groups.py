@@ -32,6 +32,7 @@ def trainer_of(name, folder, **options):
     prompts = [" ".join(f"w{word}" for word in row) for row in rows]
     options = QUIET | STEPS | {"beta": 0.0, "max_completion_length": 16} | options
     args = getattr(trl, f"{name}Config")(str(folder), **options)
+    draw.manual_seed(args.process_index)  # other completions in each process
     trainer = getattr(trl, f"{name}Trainer")(
         tiny_of("LlamaForCausalLM", SETTINGS),
         reward,

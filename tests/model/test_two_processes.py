@@ -1,10 +1,10 @@
 """Two processes train the same without padding, under DDP and FSDP 2, and with TRL's online trainers."""
 
 import pytest
-import torch
 
 from support.isolated import in_two
 from support.padded_trainings import differences
+from support.two_processes import groups, sharded
 
 pytestmark = pytest.mark.slow
 
@@ -14,8 +14,7 @@ pytestmark = pytest.mark.slow
     ["DDP, removed first", "DDP, wrapped then", "FSDP 2, removed first", "FSDP 2, sharded then", "FSDP 2, other forms"],
 )
 def test_two_processes(way, tmp_path):
-    in_two("sharded_in_two.py", tmp_path, way)
-    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    saved = in_two(sharded, tmp_path, way)
     for one in saved:
         assert max(differences(one["expected"], one["got"])) <= 1e-12
         assert one["removed"]
@@ -26,8 +25,7 @@ def test_two_processes(way, tmp_path):
 def test_groups_of_prompts(name, tmp_path):
     """Each process keeps its rows: it puts its own of one prompt together."""
     pytest.importorskip("trl", reason="TRL is not installed")
-    in_two("groups_in_two.py", tmp_path, name)
-    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    saved = in_two(groups, tmp_path, name)
     for one in saved:
         assert max(differences(one["expected"], one["got"])) <= 1e-7
         assert one["shared"] > 0

@@ -11,5 +11,5 @@ def wheel() -> Path:
     """What `make test` built."""
     if (folder := os.environ.get("QUADRAT_WHEEL_DIR")) is None:
         pytest.skip("QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
-    (found,) = Path(folder).glob("quadrat-*.whl")
-    return found
+    (path,) = Path(folder).glob("quadrat-*.whl")
+    return path

@@ -106,17 +106,6 @@ def test_a_cuda_kernel_has_a_property_test_against_oracles(kernel):
     assert oracles <= set(attributes_of(path, "oracles"))
 
 
-def test_no_kernel_header_lacks_its_source_or_its_guard():
-    headers, sources = ({path.stem for path in KERNELS.glob(f"*.{end}")} for end in ("hpp", "cpp"))
-    assert sources <= headers
-    for path in KERNELS.rglob("*.hpp"):
-        assert "#pragma once" in path.read_text(), path
-
-
-def test_kernels_have_one_folder_of_parts():
-    assert [path for path in KERNELS.rglob("*") if path.is_dir()] == [RNG]
-
-
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(KERNELS)))
 def test_kernels_include_nothing_of_python_torch_or_cuda(path):
     assert path.suffix in (".cpp", ".hpp")
@@ -178,8 +167,3 @@ def test_only_these_modules_handle(names, modules):
         if found & names:
             handling.append(str(path))
     assert handling == modules
-
-
-def test_only_the_launcher_imports_the_cuda_kernels():
-    named = [str(path) for path in MODULES if re.search(r"\b_cuda\b", (PACKAGE / path).read_text())]
-    assert named == ["support/gpu.py"]

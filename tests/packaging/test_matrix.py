@@ -1,8 +1,6 @@
 """`make matrix`: the table at its end, and that one version that fails is a failure of all."""
 
-import ast
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -44,17 +42,6 @@ def test_what_is_written_from_the_record():
     page = (ROOT / matrix.PAGE).read_text()
     assert page.partition(matrix.BEGIN)[2].partition(matrix.END)[0] == matrix.table(RECORD)
     assert (ROOT / matrix.TESTED).read_text() == matrix.tested(RECORD)
-
-
-def environments(variable):
-    """Names of environments in noxfile.py."""
-    return ast.literal_eval(re.search(rf"^{variable} = (.*)$", (ROOT / "noxfile.py").read_text(), re.MULTILINE)[1])
-
-
-def test_the_record_is_of_the_environments_of_the_noxfile():
-    versions, extremes = environments("VERSIONS"), environments("EXTREMES")
-    assert set(RECORD["environments"]) <= {*versions, *extremes}
-    assert set(extremes) <= set(RECORD["environments"])
 
 
 def test_the_package_asks_for_tested_versions():

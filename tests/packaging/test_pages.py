@@ -2,9 +2,7 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -16,9 +14,10 @@ import torch
 from transformers import set_seed
 
 import quadrat
-from support import resumed_page, standins
-from support.isolated import in_two
+from support import standins
+from support.isolated import in_two, launch
 from support.pages import ROOT, pages, snippets
+from support.two_processes import PAGE_LENGTHS, page, resumed_page
 
 # Its snippets are also compared with what they give without quadrat.
 ELSEWHERE = {"docs/recipes.md": "tests/integration/test_recipes.py"}
@@ -28,7 +27,6 @@ RUN = [
     for name, page in PAGES.items()
     if name not in ELSEWHERE and any(snippet.reason is None for snippet in snippets(page))
 ]
-NOT_RUN = {snippet.place: snippet.reason for page in PAGES.values() for snippet in snippets(page) if snippet.reason}
 OPTIONAL = {"trl"}
 LANGUAGES = {"", "console", "diff", "python", "text", "toml", "yaml"}
 # What the installed libraries say about each other, and about machines without a GPU.
@@ -75,27 +73,12 @@ def test_snippets_run_as_printed(page: str) -> None:
         pytest.skip(f"some snippets need {', '.join(missing)}, which is not installed; the others ran")
 
 
-def test_snippets_that_do_not_run_say_why(record_property: Any) -> None:
-    for place, reason in NOT_RUN.items():
-        record_property(place, reason)
-        assert len(reason.split()) > 2, f"{place}: {reason!r} is no reason"
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_code_names_its_language(page: str) -> None:
     """Python under another name would not run."""
     fences = re.findall(r"^```(.*)$", PAGES[page].read_text(encoding="utf-8"), re.MULTILINE)
     assert set(fences[::2]) <= LANGUAGES
     assert set(fences[1::2]) <= {""}
-
-
-def test_the_menu_has_each_page() -> None:
-    """`make docs` refuses a page that the menu leaves out."""
-    menu = re.findall(r"(?m)^ +- .*?([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    made = {f"examples/{example.stem}.md" for example in (ROOT / "examples").glob("*.py")}
-    assert written | made | {"CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} == set(menu)
-    assert len(menu) == len(set(menu))
 
 
 def test_pages_are_short() -> None:
@@ -126,14 +109,11 @@ def test_files_that_a_page_names_exist(page: str) -> None:
 def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Path, tmp_path: Path) -> None:
     """A run that is killed in an epoch, and the next run, train on the batches that the sampler has for each epoch."""
     (tmp_path / "google-bert").symlink_to(hub / "google-bert")
-    sampler = quadrat.TokenBudgetBatchSampler(resumed_page.LENGTHS, 64, world_size=processes, rank=None)
+    sampler = quadrat.TokenBudgetBatchSampler(PAGE_LENGTHS, 64, world_size=processes, rank=None)
     steps = len(sampler) // processes
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     trained: dict[int, list[list[int]]] = {0: [], 1: []}
     for killed_before in (epoch * steps + 5, None):
-        command = [*launcher, resumed_page.__file__, str(tmp_path), str(killed_before)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = launch(resumed_page, tmp_path, killed_before, processes=processes)
         assert (done.returncode == 0) == (killed_before is None), done.stderr
         for rank in range(processes):
             seen = json.loads((tmp_path / f"seen-{rank}.json").read_text())
@@ -148,11 +128,10 @@ def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Pa
 def test_accelerate_with_two_processes(hub: Path, tmp_path: Path) -> None:
     """All batches of a stream on one of two processes each, and predictions for all rows on both."""
     (tmp_path / "google-bert").symlink_to(hub / "google-bert")
-    in_two("page_in_two.py", tmp_path)
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    first, second = in_two(page, tmp_path)
     assert first["predictions"] == second["predictions"]
     assert len(first["predictions"]) == first["rows"]
     assert len(first["streamed"]) == len(second["streamed"]) > 1
-    shapes = [shape for found in (first, second) for shape in found["streamed"]]
+    shapes = [*first["streamed"], *second["streamed"]]
     assert sum(rows for rows, _ in shapes) >= first["rows"]
     assert max(rows * width for rows, width in shapes) <= 64

@@ -1,21 +1,18 @@
-"""The public names, their parameters and their methods are those of public_surface.txt: none changes unnoticed.
+"""The public names, their parameters and their methods are those of docs/signatures.json: none changes unnoticed.
 
-The signatures on the site are those that Python gives. It is built without transformers, and takes them from
-docs/signatures.json.
+The site is built without transformers, and takes its signatures from there: those that Python gives.
 
-    PYTHONPATH=tests python tests/packaging/test_public_surface.py    # writes both files, after a change that is meant
+    PYTHONPATH=tests python tests/packaging/test_public_surface.py    # records a change that is meant
 
 The rules for such a change are in docs/releasing.md ("Deprecation").
 """
-
-from __future__ import annotations
 
 import ast
 import importlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +20,16 @@ import pytest
 import transformers
 
 import quadrat
-from quadrat._names import PACKAGES
 from support.isolated import python
-from support.public import MODULES
-
-RECORDED = Path(__file__).with_name("public_surface.txt")
-# Methods that are called by Python for the user.
-SPECIAL = ("__call__", "__getitem__", "__iter__", "__len__")
-
+from support.public import MODULES, PUBLIC
 
 ROOT = Path(__file__).parents[2]
-SIGNATURES = ROOT / "docs" / "signatures.json"
+RECORD = ROOT / "docs" / "signatures.json"
+RECORDED: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
 PAGES = sorted((ROOT / "docs" / "api").rglob("*.md"))
 DOCUMENTED = sorted(name for page in PAGES for name in re.findall(r"(?m)^::: (\S+)", page.read_text(encoding="utf-8")))
-SHOWN: dict[str, str] = json.loads(SIGNATURES.read_text(encoding="utf-8"))
+# Methods that are called by Python for the user.
+SPECIAL = ("__call__", "__getitem__", "__iter__", "__len__")
 
 
 class Type:
@@ -50,26 +43,21 @@ class Type:
         return self.text
 
 
-def parameters(function: Any, kind: Callable[[Any], Any] = lambda _: inspect.Parameter.empty) -> str:
-    """Names, kinds and defaults; without `kind`, what a parameter's type is called is no promise."""
-    signature = inspect.signature(function)
+def signature(function: Any) -> str:
+    """As the site shows it: it reads signatures as Python."""
+    actual = inspect.signature(function)
     shown = [
-        one if one.annotation is one.empty else one.replace(annotation=kind(one.annotation))
-        for one in signature.parameters.values()
+        parameter
+        if parameter.annotation is parameter.empty
+        else parameter.replace(annotation=Type(parameter.annotation))
+        for parameter in actual.parameters.values()
     ]
-    text = str(signature.replace(parameters=shown, return_annotation=inspect.Signature.empty))
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def signature(path: str) -> str:
-    """As the site shows it."""
-    module, _, name = path.rpartition(".")
-    shown = parameters(getattr(importlib.import_module(module), name), Type)
-    return shown.replace("<factory>", "...")  # of a dataclass: the site reads signatures as Python
+    text = str(actual.replace(parameters=shown, return_annotation=inspect.Signature.empty))
+    return re.sub(r" at 0x[0-9a-f]+", "", text).replace("<factory>", "...")  # the default of a field of a dataclass
 
 
 def members(kind: type) -> Iterator[str]:
-    """The methods and properties that quadrat's own classes give a class, one in a line."""
+    """The methods and properties that quadrat's own classes give a class."""
     own: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "quadrat":
@@ -78,61 +66,44 @@ def members(kind: type) -> Iterator[str]:
         if name.startswith("_") and name not in SPECIAL:
             continue
         if isinstance(value, property):
-            yield f"    {name}: property"
+            yield f"{name}: property"
         elif isinstance(value, (staticmethod, classmethod)) or inspect.isfunction(value):
             prefix = "" if inspect.isfunction(value) else f"{type(value).__name__} "
             function = getattr(kind, name)
             ours = inspect.unwrap(function).__module__.startswith("quadrat")  # else its own library's parameters
-            yield f"    {prefix}{name}{parameters(function) if ours else ''}"
+            yield f"{prefix}{name}{signature(function) if ours else ''}"
 
 
-def named() -> Iterator[tuple[str, Any]]:
-    """The public names with their values; those of modules with the module before them."""
-    for package in map(importlib.import_module, PACKAGES):
-        before = package.__name__.partition(".")[2]
-        for name in sorted(package.__all__):
-            yield f"{before}.{name}".removeprefix("."), getattr(package, name)
+def described(path: str) -> tuple[str, list[str]]:
+    """The signature of a documented name, and its members."""
+    module, _, name = path.rpartition(".")
+    value = getattr(importlib.import_module(module), name)
+    return signature(value), list(members(value)) if isinstance(value, type) else []
 
 
-def surface() -> str:
-    """The public surface of the package as text."""
-    lines = [
-        f"beside transformers {transformers.__version__}",
-        f"modules: {', '.join(MODULES)}",
-    ]
-    for name, value in named():
-        if isinstance(value, type):
-            lines += [f"class {name}{parameters(value)}", *members(value)]
-        elif callable(value):
-            lines.append(f"{name}{parameters(value)}")
-        else:
-            lines.append(f"{name}: {type(value).__name__}")
-    return "\n".join(lines) + "\n"
+@pytest.mark.skipif(
+    RECORDED["transformers"] != f"{transformers.__version__}",
+    reason="collators have the parameters of another transformers than the recorded one",
+)
+@pytest.mark.parametrize("path", DOCUMENTED)
+def test_the_public_surface_is_the_recorded_one(path: str) -> None:
+    if ".trl." in path:
+        pytest.importorskip("trl")
+    recorded = RECORDED["signatures"].get(path), RECORDED["members"].get(path, [])
+    assert recorded == described(path), "if it is meant, this file records it: see above"
 
 
-def test_the_public_surface_is_the_recorded_one() -> None:
-    recorded = RECORDED.read_text()
-    if recorded.partition("\n")[0] != surface().partition("\n")[0]:
-        pytest.skip("collators have the parameters of another transformers than the recorded one")
-    assert surface() == recorded, (
-        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it (docs/releasing.md)"
-    )
+def test_public_names_are_the_recorded_ones() -> None:
+    assert {f"{module.__name__}.{name}" for module in PUBLIC for name in module.__all__} <= {*DOCUMENTED}
+    assert RECORDED["modules"] == MODULES
+    assert list(RECORDED["signatures"]) == DOCUMENTED
+    for text in RECORDED["signatures"].values():
+        ast.parse(f"def function{text}: ...")
 
 
 def test_names_at_the_top_are_few() -> None:
     """Those that most users type, modules included; the others are in modules."""
     assert len(quadrat.__all__) + len(MODULES) <= 36
-
-
-@pytest.mark.skipif(
-    SHOWN["transformers"] != f"{transformers.__version__}",
-    reason="the recorded ones are another version's",
-)
-@pytest.mark.parametrize("path", DOCUMENTED)
-def test_the_site_shows_the_real_signature(path: str) -> None:
-    if ".trl." in path:
-        pytest.importorskip("trl")
-    assert SHOWN.get(path) == signature(path), "this file records it: see above"
 
 
 def test_what_the_site_shows_is_reachable_from_the_package() -> None:
@@ -141,13 +112,12 @@ def test_what_the_site_shows_is_reachable_from_the_package() -> None:
     python("-c", f"import operator, quadrat\nfor path in {paths}: operator.attrgetter(path)(quadrat)")
 
 
-def test_signatures_are_python() -> None:
-    assert sorted({*SHOWN} - {"transformers"}) == DOCUMENTED
-    for path in DOCUMENTED:
-        ast.parse(f"def function{SHOWN[path]}: ...")
-
-
 if __name__ == "__main__":
-    RECORDED.write_text(surface())
-    shown = {"transformers": f"{transformers.__version__}"} | {path: signature(path) for path in DOCUMENTED}
-    SIGNATURES.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+    surface = {path: described(path) for path in DOCUMENTED}
+    record = {
+        "transformers": f"{transformers.__version__}",
+        "modules": MODULES,
+        "signatures": {path: text for path, (text, _) in surface.items()},
+        "members": {path: names for path, (_, names) in surface.items() if names},
+    }
+    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

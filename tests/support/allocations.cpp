@@ -85,9 +85,11 @@ void put(void** slot, void* function) {
     }
 }
 
-void replace(ElfW(Addr) base, const ElfW(Rela) * table, std::size_t bytes, const ElfW(Sym) * symbols,
-             const char* names) {
-    for (std::size_t i = 0; i < bytes / sizeof *table; ++i) {
+void replace(ElfW(Addr) base, const ElfW(Addr) * entries, int of, int bytes) {
+    const auto* table = reinterpret_cast<const ElfW(Rela)*>(entries[of]);
+    const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(entries[DT_SYMTAB]);
+    const auto* names = reinterpret_cast<const char*>(entries[DT_STRTAB]);
+    for (std::size_t i = 0; i < entries[bytes] / sizeof *table; ++i) {
         const auto symbol = ELF64_R_SYM(table[i].r_info);
         if (symbol == 0 || table[i].r_addend != 0 || symbols[symbol].st_shndx != SHN_UNDEF) {
             continue;
@@ -104,44 +106,20 @@ int visit(dl_phdr_info* info, std::size_t, void*) {
     if (info->dlpi_name == nullptr || std::strstr(info->dlpi_name, library) == nullptr) {
         return 0;
     }
-    const ElfW(Dyn)* dynamic = nullptr;
+    ElfW(Addr) entries[DT_JMPREL + 1] = {};  // of the dynamic section, by tag
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            dynamic = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+            const auto* dynamic = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+            for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+                if (dynamic->d_tag > 0 && dynamic->d_tag <= DT_JMPREL) {
+                    entries[dynamic->d_tag] = dynamic->d_un.d_ptr;
+                }
+            }
         }
     }
-    const ElfW(Rela)* others = nullptr, *calls_of = nullptr;
-    std::size_t others_bytes = 0, calls_bytes = 0;
-    const ElfW(Sym)* symbols = nullptr;
-    const char* names = nullptr;
-    for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-        const auto value = dynamic->d_un.d_ptr;
-        switch (dynamic->d_tag) {
-            case DT_RELA:
-                others = reinterpret_cast<const ElfW(Rela)*>(value);
-                break;
-            case DT_RELASZ:
-                others_bytes = value;
-                break;
-            case DT_JMPREL:
-                calls_of = reinterpret_cast<const ElfW(Rela)*>(value);
-                break;
-            case DT_PLTRELSZ:
-                calls_bytes = value;
-                break;
-            case DT_SYMTAB:
-                symbols = reinterpret_cast<const ElfW(Sym)*>(value);
-                break;
-            case DT_STRTAB:
-                names = reinterpret_cast<const char*>(value);
-                break;
-            default:
-                break;
-        }
-    }
-    if (symbols != nullptr && names != nullptr) {
-        replace(info->dlpi_addr, others, others_bytes, symbols, names);
-        replace(info->dlpi_addr, calls_of, calls_bytes, symbols, names);
+    if (entries[DT_SYMTAB] != 0 && entries[DT_STRTAB] != 0) {
+        replace(info->dlpi_addr, entries, DT_RELA, DT_RELASZ);
+        replace(info->dlpi_addr, entries, DT_JMPREL, DT_PLTRELSZ);
     }
     return 0;
 }

@@ -148,10 +148,10 @@ def numbers(values: list[int], name: str = "") -> Part:
     return Part("l", len(values), [None, np.array(values, np.int64)], name=name)
 
 
-def lists(rows: list[list[int]], name: str = "", format: str = "+l") -> Part:
-    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int32 if format == "+l" else np.int64)
+def lists(rows: list[list[int]], name: str = "") -> Part:
+    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int32)
     items = numbers([number for row in rows for number in row], "item")
-    return Part(format, len(rows), [None, offsets] if format in ("+l", "+L") else [None], [items], name=name)
+    return Part("+l", len(rows), [None, offsets], [items], name=name)
 
 
 def text(values: list[str], name: str = "") -> Part:

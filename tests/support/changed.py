@@ -4,7 +4,6 @@ Run as a script: it ends by a signal where a function reads or writes outside of
 """
 
 import pickle
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -109,4 +108,3 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     check()
-    sys.stdout.write("true")

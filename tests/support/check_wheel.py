@@ -1,10 +1,9 @@
 """Whether wheels are fit to be handed out: `make wheel` runs this on what it built.
 
-    python tests/support/check_wheel.py [--only-contents] [--python PYTHON] [--beside PYTHON [--tests PATH]] WHEEL ...
+    python tests/support/check_wheel.py [--only-contents] [--python PYTHON] WHEEL ...
 
 It needs the packages of the dependency group `check`. --python names the interpreter that the wheel is for, if it is
-another one. --beside names an interpreter whose packages the wheel is tried with too, and --tests the tests it must
-pass there; --only-contents installs nothing, and is for wheels of other processors. The exit status is 1 if a wheel
+another one. --only-contents installs nothing, and is for wheels of other processors. The exit status is 1 if a wheel
 failed.
 """
 
@@ -27,7 +26,7 @@ from set_address import RELATIVE
 
 # Libraries of every Linux that the tags stand for; auditwheel knows which versions of them. CUDA's is in the module.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-[\w-]+)\.so\.\d")
-ALONE, BESIDE = (Path(__file__).with_name(f"wheel_{name}.py") for name in ("alone", "beside"))
+ALONE = Path(__file__).with_name("wheel_alone.py")
 # Its tag names the oldest glibc that a wheel runs with, and the processor.
 TAG = re.compile(r"manylinux_(\d+)_(\d+)_(x86_64|aarch64)")
 MACHINES = {"x86_64": "x64", "aarch64": "AArch64"}
@@ -41,8 +40,8 @@ def modules_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def glibc_asked_for(elf: ELFFile) -> tuple[int, ...]:
-    sections = [one for one in elf.iter_sections() if isinstance(one, GNUVerNeedSection)]
-    names = [one.name for section in sections for _, versions in section.iter_versions() for one in versions]
+    sections = [section for section in elf.iter_sections() if isinstance(section, GNUVerNeedSection)]
+    names = [version.name for section in sections for _, versions in section.iter_versions() for version in versions]
     numbers = [name.removeprefix("GLIBC_").split(".") for name in names if re.match(r"GLIBC_\d", name)]
     return max(tuple(map(int, number)) for number in numbers)
 
@@ -55,11 +54,13 @@ def faults_of_module(elf: ELFFile) -> Iterator[str]:
         elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH", "DT_TEXTREL"):
             yield f"has {tag.entry.d_tag}"
     symbols = elf.get_section_by_name(".dynsym").iter_symbols()
-    defined = [one for one in symbols if one.entry.st_shndx != "SHN_UNDEF"]
-    exported = [one.name for one in defined if one.entry.st_info.bind == "STB_GLOBAL"]  # weak: types, shared by name
+    defined = [symbol for symbol in symbols if symbol.entry.st_shndx != "SHN_UNDEF"]
+    # Weak ones are types, shared by name.
+    exported = [symbol.name for symbol in defined if symbol.entry.st_info.bind == "STB_GLOBAL"]
     if strange := [name for name in exported if not name.startswith("PyInit_")]:
         yield f"exports {len(strange)} symbols beside PyInit_: {', '.join(strange[:5])}"
-    if any(one.header.p_type == "PT_GNU_STACK" and one.header.p_flags & 1 for one in elf.iter_segments()):
+    headers = [segment.header for segment in elf.iter_segments()]
+    if any(header.p_type == "PT_GNU_STACK" and header.p_flags & 1 for header in headers):
         yield "has an executable stack"
 
 
@@ -81,32 +82,24 @@ def faults_of_content(wheel: Path) -> list[str]:
     return faults
 
 
-def run(*command: str | Path, **environment: str) -> str:
+def run(*command: str | Path) -> str:
     """The last line a command writes. Raises CalledProcessError."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, env={**kept, **environment})
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, env=environment)
     return (done.stdout.strip().splitlines() or [""])[-1]
 
 
-def try_out(wheel: Path, python: Path, beside: Path | None, tests: Path | None) -> None:
-    """Install the wheel into a new environment and use it, then beside others. Raises CalledProcessError."""
+def try_out(wheel: Path, python: Path) -> str:
+    """Install the wheel into a new environment and use it. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         run(python, "-m", "venv", folder)
         python = Path(folder) / "bin" / "python"
         run(python, "-m", "pip", "install", "--quiet", "--prefer-binary", wheel)
-        print("  alone:", run(python, ALONE))
-        if beside is not None:
-            site = Path(folder) / "beside"
-            run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
-            alike = {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "QUADRAT_UNTESTED": "1"}
-            print("  beside:", run(beside, BESIDE, **alike))
-            if tests is not None:
-                pytest = ("-m", "pytest", "--quiet", "--no-header", "--numprocesses", str(os.cpu_count()))
-                print("  beside:", run(beside, *pytest, tests, **alike))
+        return run(python, ALONE)
 
 
-def check(wheel: Path, *, only_contents: bool, python: Path, beside: Path | None, tests: Path | None) -> bool:
-    """Print what is found of a wheel; whether it is fit."""
+def check(wheel: Path, *, only_contents: bool, python: Path) -> bool:
+    """Print the faults of a wheel; whether it is fit."""
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
     tag = TAG.search(wheel.name)
     faults = faults_of_content(wheel)
@@ -117,12 +110,11 @@ def check(wheel: Path, *, only_contents: bool, python: Path, beside: Path | None
         elf = ELFFile(io.BytesIO(code))
         asked = glibc_asked_for(elf)
         glibc = ".".join(map(str, asked))
-        found = [*faults_of_module(elf)]
+        faults += [f"{name}: {fault}" for fault in faults_of_module(elf)]
         if asked > newest:
-            found.append(f"asks for glibc {glibc}")
+            faults.append(f"{name}: asks for glibc {glibc}")
         if tag is not None and (MACHINES[tag[3]] != elf.get_machine_arch() or f"-{tag[3]}-" not in name):
-            found.append(f"is not named and built for {tag[3]}")
-        faults += [f"{name}: {one}" for one in found]
+            faults.append(f"{name}: is not named and built for {tag[3]}")
         print(f"  {name}: {len(code) / 1e6:.1f} MB, glibc {glibc}")
     for tool in (("auditwheel", "show"), ("twine", "check", "--strict"), ("check_wheel_contents",)):
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -131,7 +123,7 @@ def check(wheel: Path, *, only_contents: bool, python: Path, beside: Path | None
             faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
     try:
         if not only_contents:
-            try_out(wheel, python, beside, tests)
+            print("  alone:", try_out(wheel, python))
     except subprocess.CalledProcessError as error:
         faults.append(f"it does not work: {error}")
     for fault in faults:
@@ -143,8 +135,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheels", nargs="+", type=Path)
     parser.add_argument("--python", type=Path, default=sys.executable)
-    parser.add_argument("--beside", type=Path, metavar="PYTHON")
-    parser.add_argument("--tests", type=Path, metavar="PATH")
     parser.add_argument("--only-contents", action="store_true")
     options = vars(parser.parse_args())
     passed = [check(wheel, **options) for wheel in options.pop("wheels")]

@@ -162,11 +162,15 @@ DAMAGES: dict[str, tuple[Change, str]] = {
 }
 
 
-def outcome(damage: str) -> str:
+def damaged(damage: str) -> Sample:
     sample = Sample()
     DAMAGES[damage][0](sample)
+    return sample
+
+
+def outcome(damage: str) -> str:
     try:
-        return f"no error, but {list(rows_of(sample.given))}"
+        return f"no error, but {list(rows_of(damaged(damage).given))}"
     except ValueError as error:
         return f"ValueError: {error}"
 

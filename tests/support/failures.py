@@ -41,9 +41,9 @@ def with_a_key_that_raises(row: dict[str, Any]) -> dict[Any, Any]:
     """A feature that raises when it is looked for `input_ids`."""
     act = raises(KeyboardInterrupt)
     armed: list[bool] = []
-    made = {Lookalike("input_ids", lambda: act() if armed else None): [[0]], **row}
+    feature = {Lookalike("input_ids", lambda: act() if armed else None): [[0]], **row}
     armed.append(True)
-    return made
+    return feature
 
 
 # What is wrong with the features of every collator.
@@ -107,11 +107,11 @@ def of_options() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
         "an unknown framework": (samples.CLASSES, {"return_tensors": "xy"}),
     }
     for mistake, (names, wrong) in options.items():
-        made = [(samples.make(quadrat, name, **wrong), samples.batch(name)) for name in names]
-        yield mistake, calls_that_raise([lambda made=one: made[0](made[1]) for one in made])
+        calls = [functools.partial(samples.make(quadrat, name, **wrong), samples.batch(name)) for name in names]
+        yield mistake, calls_that_raise(calls)
     tokenizer = make_tokenizer(pad_token=None)
-    lacking = [(getattr(quadrat, name)(tokenizer), samples.batch(name)) for name in padded]
-    yield "no pad token", calls_that_raise([lambda made=one: made[0](made[1]) for one in lacking])
+    lacking = [functools.partial(getattr(quadrat, name)(tokenizer), samples.batch(name)) for name in padded]
+    yield "no pad token", calls_that_raise(lacking)
     odd = samples.make(quadrat, "DataCollatorForPermutationLanguageModeling")
     yield "rows of odd length, permuted", calls_that_raise([lambda: odd([{"input_ids": [1, 2, 3]}])])
     words = samples.make(quadrat, "DataCollatorForLanguageModeling", whole_word_mask=True)
@@ -122,47 +122,34 @@ def of_options() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
 def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
     """By mistake: functions, and damaged tables."""
     padded, collator = torch.ones(2, 3, dtype=torch.int64), quadrat.DataCollatorWithPadding(samples.tokenizer())
-    yield (
-        "functions: rows of another type",
-        calls_that_raise(
-            [
-                lambda: quadrat.pad([[1], ["x"]]),
-                lambda: quadrat.flatten([[1], [None]]),
-                lambda: quadrat.Ragged.from_rows([[1], {}]),
-                lambda: quadrat.lengths([[1], None]),
-            ]
-        ),
-    )
-    yield (
-        "functions: numbers that do not go",
-        calls_that_raise(
-            [
-                lambda: quadrat.pad([[1, 2]], max_length=1),
-                lambda: quadrat.unpad(padded, lengths=[5, 1]),
-                lambda: quadrat.Ragged(np.arange(3), np.array([0, 9])),
-                lambda: quadrat.batching.plan_packs([5, 7], 6),
-                lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=0),
-                lambda: quadrat.evaluation.concat_padded([padded, padded.float()]),
-                lambda: quadrat.TokenBudgetBatchSampler([5, 7], 6),
-            ]
-        ),
-    )
+    calls: dict[str, list[Callable[[], Any]]] = {
+        "functions: rows of another type": [
+            lambda: quadrat.pad([[1], ["x"]]),
+            lambda: quadrat.flatten([[1], [None]]),
+            lambda: quadrat.Ragged.from_rows([[1], {}]),
+            lambda: quadrat.lengths([[1], None]),
+        ],
+        "functions: numbers that do not go": [
+            lambda: quadrat.pad([[1, 2]], max_length=1),
+            lambda: quadrat.unpad(padded, lengths=[5, 1]),
+            lambda: quadrat.Ragged(np.arange(3), np.array([0, 9])),
+            lambda: quadrat.batching.plan_packs([5, 7], 6),
+            lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=0),
+            lambda: quadrat.evaluation.concat_padded([padded, padded.float()]),
+            lambda: quadrat.TokenBudgetBatchSampler([5, 7], 6),
+        ],
+        "Arrow: damaged tables": [functools.partial(read, damage) for damage in damaged_arrow.DAMAGES],
+    }
     for damage in ("offsets that fall", "offsets beyond the values"):
-        sample = damaged_arrow.Sample()
-        damaged_arrow.DAMAGES[damage][0](sample)
+        sample = damaged_arrow.damaged(damage)
         rows = rows_of(sample.given)
-        yield f"Arrow: {damage}", calls_that_raise([lambda rows=rows, _=sample: collator(rows)])  # it owns the memory
-    yield (
-        "Arrow: damaged tables",
-        calls_that_raise([lambda damage=damage: damaged(damage) for damage in damaged_arrow.DAMAGES]),
-    )
+        calls[f"Arrow: {damage}"] = [lambda rows=rows, _=sample: collator(rows)]  # it owns the memory
+    yield from ((mistake, calls_that_raise(of)) for mistake, of in calls.items())
 
 
-def damaged(damage: str) -> Any:
-    sample = damaged_arrow.Sample()
-    damaged_arrow.DAMAGES[damage][0](sample)
+def read(damage: str) -> Any:
     arrow_parts.forget_released()
-    return list(rows_of(sample.given))
+    return list(rows_of(damaged_arrow.damaged(damage).given))
 
 
 def everything() -> list[tuple[str, list[Callable[[], Any]]]]:

@@ -22,13 +22,7 @@ DECODER = {
     "eos_token_id": 2,
 }
 ENCODER = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
+    name: size for name, size in DECODER.items() if name not in ("num_key_value_heads", "bos_token_id", "eos_token_id")
 }
 _ROBERTA = ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}
 _MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 24, "output_router_logits": False}
@@ -40,43 +34,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Roberta": ("RobertaForMaskedLM", _ROBERTA),
     "XLMRoberta": ("XLMRobertaForMaskedLM", _ROBERTA),
     "Electra": ("ElectraForMaskedLM", ENCODER | {"embedding_size": 32}),
-    "DistilBert": (
-        "DistilBertForMaskedLM",
-        {
-            "vocab_size": VOCABULARY,
-            "dim": 32,
-            "hidden_dim": 48,
-            "n_layers": 2,
-            "n_heads": 4,
-            "max_position_embeddings": 64,
-        },
-    ),
+    "DistilBert": ("DistilBertForMaskedLM", ENCODER | {"hidden_dim": 48}),
     "Albert": ("AlbertForMaskedLM", ENCODER | {"embedding_size": 32}),
     "ModernBert": (
         "ModernBertForMaskedLM",
         ENCODER
-        | {
-            "local_attention": 6,
-            "global_attn_every_n_layers": 2,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "cls_token_id": 1,
-            "sep_token_id": 2,
-        },
+        | {"local_attention": 6, "global_attn_every_n_layers": 2}
+        | {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2},
     ),
-    "GPT2": (
-        "GPT2LMHeadModel",
-        {
-            "vocab_size": VOCABULARY,
-            "n_embd": 32,
-            "n_layer": 2,
-            "n_head": 4,
-            "n_positions": 64,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "pad_token_id": 0,
-        },
-    ),
+    "GPT2": ("GPT2LMHeadModel", DECODER),
     "Llama": ("LlamaForCausalLM", DECODER),
     "Qwen2": ("Qwen2ForCausalLM", DECODER),
     "Qwen3": ("Qwen3ForCausalLM", DECODER | {"head_dim": 8}),
@@ -87,18 +53,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPTNeoX": ("GPTNeoXForCausalLM", DECODER),
     "OPT": (
         "OPTForCausalLM",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "ffn_dim": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "word_embed_proj_dim": 32,
-            "max_position_embeddings": 64,
-            "pad_token_id": 1,
-            "bos_token_id": 2,
-            "eos_token_id": 2,
-        },
+        DECODER | {"ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1, "bos_token_id": 2},
     ),
     "Falcon": ("FalconForCausalLM", DECODER | {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "Olmo2": ("Olmo2ForCausalLM", DECODER),
@@ -113,38 +68,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         "GptOssForCausalLM",
         DECODER | _WINDOW | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
     ),
-    "MPNet": ("MPNetForMaskedLM", ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66}),
+    "MPNet": ("MPNetForMaskedLM", _ROBERTA),
     "DebertaV2": (
         "DebertaV2ForMaskedLM",
         ENCODER | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     ),
-    "Bloom": (
-        "BloomForCausalLM",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "n_layer": 2,
-            "n_head": 4,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-        },
-    ),
-    "Mamba2": (
-        "Mamba2ForCausalLM",
-        {
-            "vocab_size": VOCABULARY,
-            "hidden_size": 32,
-            "num_heads": 4,
-            "head_dim": 16,
-            "num_hidden_layers": 2,
-            "state_size": 8,
-            "n_groups": 1,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-        },
-    ),
+    "Bloom": ("BloomForCausalLM", DECODER),
+    "Mamba2": ("Mamba2ForCausalLM", DECODER | {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1}),
 }
 
 

@@ -44,13 +44,13 @@ def forms(cls: Any) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def observed(call: Callable[[Any], Any], given: Any, unsaid: Collection[str] = ()) -> tuple[tuple[str, Any], Any]:
+def observed(call: Callable[[Any], Any], features: Any, unsaid: Collection[str] = ()) -> tuple[tuple[str, Any], Any]:
     """The outcome of a call, and what else it did: warnings, but those with `unsaid`, and what became of its inputs."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = "returned", call(given)
+            result = "returned", call(features)
         except Exception as error:
-            found = "raised", error
-    said = [(one.category, str(one.message)) for one in caught]
-    return found, ([one for one in said if not any(part in one[1] for part in unsaid)], frozen(given))
+            result = "raised", error
+    said = [(warning.category, str(warning.message)) for warning in caught]
+    return result, ([warning for warning in said if not any(part in warning[1] for part in unsaid)], frozen(features))

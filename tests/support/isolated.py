@@ -1,6 +1,5 @@
 """Calls in processes of their own, because a call that reads beyond its memory may end the process."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS = 60
+TESTS = Path(__file__).parents[1]
 
 
 def told(call: Callable[[], Any]) -> str:
@@ -38,39 +38,44 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
-def ended(*arguments: object, seconds: float | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def ended(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """An interpreter of its own, which finds what the tests import."""
-    tests = str(Path(__file__).parents[1])
-    path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         env={**os.environ, **variables, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=seconds,
         check=False,
     )
 
 
-def python(*arguments: object, seconds: float | None = None, **variables: str) -> str:
+def python(*arguments: object, **variables: str) -> str:
     """The output of a new interpreter, whose status must be 0."""
-    done = ended(*arguments, seconds=seconds, **variables)
+    return checked(ended(*arguments, **variables))
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> str:
+    """The output of a process, whose status must be 0."""
     assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
-def in_two(script: str, *arguments: object, seconds: float | None = None) -> str:
-    """The output of two processes of `torchrun` that run a script of `tests/support`."""
-    torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2
-    here = Path(__file__).parent
-    return python(*torchrun, here / "one_of_two.py", here / script, *arguments, seconds=seconds)
+def launch(call: Callable[..., Any], *arguments: object, processes: int = 2) -> subprocess.CompletedProcess[str]:
+    """Processes of `torchrun` that call a function of a module, with a folder for their results, and texts."""
+    torchrun = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes
+    home = Path(call.__code__.co_filename).relative_to(TESTS).with_suffix("")
+    return ended(*torchrun, TESTS / "support/one_of_two.py", ".".join(home.parts), call.__name__, *arguments)
+
+
+def in_two(call: Callable[..., Any], folder: Path, *arguments: object) -> list[Any]:
+    """What a function returns in each of two processes of `torchrun`."""
+    import torch
+
+    checked(launch(call, folder, *arguments))
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 
 def words(program: str) -> list[str]:
     """The words that a program prints. Warnings end it."""
     return python("-W", "error", "-c", program).split()
-
-
-def run(script: str, *arguments: str) -> Any:
-    """What a script of `tests/support` prints as JSON, run without pytest. What it imports is not loaded here."""
-    return json.loads(python(Path(__file__).parent / script, *arguments).splitlines()[-1])

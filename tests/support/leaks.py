@@ -149,11 +149,11 @@ class FromWorker(Dataset[Any]):
     def held(self) -> Held:
         """What both processes hold."""
         self.asked.value = 1
-        found = None
-        while type(found) is not Held:
+        there = None
+        while type(there) is not Held:
             with contextlib.suppress(ValueError):  # of a batch that fails
-                found = self()
-        return Held(*map(sum, zip(held(), found, strict=True)))
+                there = self()
+        return Held(*map(sum, zip(held(), there, strict=True)))
 
 
 def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Result:
@@ -182,17 +182,17 @@ def repeat(turn: Any, count: int) -> None:
 def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[Callable[[], Any]], int]]:
     """What is measured: (what, calls, how many). The same in each process that measures."""
     warnings.simplefilter("ignore")
-    made = [*works.collators(), *works.collators_with_options()]
-    found = [(work.name, [work.call], batches) for work in made]
-    found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
-    found += [(f"owner: {name}", [call], max(batches // 100, 40)) for name, call in owners.owners().items()]
-    found += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
+    collating = [*works.collators(), *works.collators_with_options()]
+    listed = [(work.name, [work.call], batches) for work in collating]
+    listed += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
+    listed += [(f"owner: {name}", [call], max(batches // 100, 40)) for name, call in owners.owners().items()]
+    listed += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
     for rows, how in ((4, "by value"), (32, "shared memory")):
         for strategy in ("file_descriptor", "file_system"):
-            found.append((f"worker: {how}, {strategy}", [FromWorker(rows, strategy)], batches))
+            listed.append((f"worker: {how}, {strategy}", [FromWorker(rows, strategy)], batches))
     gc.collect()
     gc.freeze()
-    return [job for job in found if re.search(pattern, job[0])]
+    return [job for job in listed if re.search(pattern, job[0])]
 
 
 def measure_job(asked: tuple[int, int, str], number: int) -> Result:

@@ -25,11 +25,11 @@ class Wrapper(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Wrapper:
-        made: Any = torch.Tensor._make_wrapper_subclass(
+        wrapper: Any = torch.Tensor._make_wrapper_subclass(
             cls, inner.shape, dtype=inner.dtype, device=inner.device, strides=inner.stride()
         )
-        made.inner = inner
-        return made
+        wrapper.inner = inner
+        return wrapper
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -130,20 +130,16 @@ OF_TORCH: dict[str, Callable[[Maker], Any]] = {
 }
 
 
-def numbers(made: Any) -> str:
+def numbers(result: Any) -> str:
     """What a result says, numbers included where it has any."""
-    if not isinstance(made, torch.Tensor):
-        return str(made)
-    if torch._is_functional_tensor(made):
-        torch._sync(made)
-        made = torch._from_functional_tensor(made)
-    made = made.inner if isinstance(made, Wrapper) else made
-    plain = type(made) is torch.Tensor and made.is_cpu and made.layout is torch.strided
-    return f"{made.dtype} {(made * 1).tolist()}" if plain else type(made).__name__
-
-
-# torch's own operations read emptied memory at address 0.
-JOINED_BY_TORCH = [name for name in OF_TORCH if name.startswith("concat_padded")]
+    if not isinstance(result, torch.Tensor):
+        return str(result)
+    if torch._is_functional_tensor(result):
+        torch._sync(result)
+        result = torch._from_functional_tensor(result)
+    result = result.inner if isinstance(result, Wrapper) else result
+    plain = type(result) is torch.Tensor and result.is_cpu and result.layout is torch.strided
+    return f"{result.dtype} {(result * 1).tolist()}" if plain else type(result).__name__
 
 
 def main() -> None:
@@ -152,16 +148,16 @@ def main() -> None:
     torch.set_num_threads(1)
     for make in MAKERS.values():  # what that imports takes seconds, and would in each child
         make(VALUES)
-    found: dict[str, dict[str, str]] = {}
+    outcomes: dict[str, dict[str, str]] = {}
     for name, call in {**CALLS, **OF_TORCH}.items():
-        found[name] = {
+        outcomes[name] = {
             kind: told(lambda call=call, make=make: numbers(call(make)))
             for kind, make in MAKERS.items()
-            if kind != "emptied" or name not in JOINED_BY_TORCH
+            if kind != "emptied" or name not in OF_TORCH  # which reads such memory at address 0
         }
         for kind, meaning in MEANINGS.items():
-            found[name][f"{kind} meant"] = told(lambda call=call, make=meaning: numbers(call(make)))
-    sys.stdout.write(json.dumps(found))
+            outcomes[name][f"{kind} meant"] = told(lambda call=call, make=meaning: numbers(call(make)))
+    sys.stdout.write(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def of_batch(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def changed(original: Any, *arguments: Any, **options: Any) -> Any:
         batch = original(*arguments, **options)
-        change(batch, next(one for one in arguments if isinstance(one, list)))
+        change(batch, next(value for value in arguments if isinstance(value, list)))
         return batch
 
     return changed
@@ -60,17 +60,17 @@ USUAL = (5, 3, 6, 4)
 Features = Callable[[], list[dict[str, Any]]]
 
 
-def padding_value(original: Any, tokenizer: Any, encoded: Any, *more: Any, **options: Any) -> Any:
-    encoded = original(tokenizer, encoded, *more, **options)
+def padding_value(original: Any, *arguments: Any, **options: Any) -> Any:
+    encoded = original(*arguments, **options)
     ids, mask = encoded["input_ids"], encoded.get("attention_mask", [])
-    encoded["input_ids"] = [one if at >= len(mask) or mask[at] else 7 for at, one in enumerate(ids)]
+    encoded["input_ids"] = [number if at >= len(mask) or mask[at] else 7 for at, number in enumerate(ids)]
     return encoded
 
 
 def one_more_draw(original: Any, *arguments: Any, **options: Any) -> Any:
-    made = original(*arguments, **options)
+    result = original(*arguments, **options)
     torch.rand(1)
-    return made
+    return result
 
 
 def without_short_rows(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
@@ -91,12 +91,12 @@ def late_trait(batch: Any, features: Any) -> None:
 
 def of_other_values(original: Any, *arguments: Any, **options: Any) -> Any:
     """A change of what a function returns: tensors, in a mapping or alone."""
-    made = original(*arguments, **options)
-    if isinstance(made, torch.Tensor):
-        return made + 1
-    for name, value in made.items():
-        made[name] = value + 1 if isinstance(value, torch.Tensor) else value
-    return made
+    result = original(*arguments, **options)
+    if isinstance(result, torch.Tensor):
+        return result + 1
+    for name, value in result.items():
+        result[name] = value + 1 if isinstance(value, torch.Tensor) else value
+    return result
 
 
 def patched(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -214,20 +214,17 @@ if HAS_TRL:
     }
 
 
-def outcome(call: Any, features: Any) -> tuple[Any, ...]:
-    """What a call leaves behind, as it is compared: the batch or the error, warnings, features, states."""
+def outcome(call: Any, features: Any) -> tuple[tuple[Any, ...], list[str]]:
+    """What a call leaves behind, as it is compared: batch or error, warnings, features, states; quadrat's warnings."""
     from support.compare import frozen, generator_states, seed_everything
+    from support.forms import observed
 
     seed_everything(3)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            made = frozen(call(features))
-        except Exception as error:
-            made = type(error).__name__
-    texts = {str(one.message) for one in said}
+    (kind, value), (warned, after) = observed(call, features)
+    result = frozen(value) if kind == "returned" else type(value).__name__
+    texts = {text for _, text in warned}
     ours = sorted(text for text in texts if "quadrat" in text)
-    return (made, sorted(texts.difference(ours)), frozen(features), generator_states()), ours
+    return (result, sorted(texts.difference(ours)), after, generator_states()), ours
 
 
 def run(name: str) -> dict[str, Any]:

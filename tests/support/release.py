@@ -39,14 +39,6 @@ EXTRAS = ("transformers", "cli")
 LOWEST = ("--resolution", "lowest-direct", "--requirements", str(ROOT / "pyproject.toml"))
 ENDS = {"oldest": (*LOWEST, *(word for extra in EXTRAS for word in ("--extra", extra))), "newest": ()}
 
-REMAINS = """\
-What remains is the owner's, by hand:
-1. On the package index (PyPI), make an account and add a pending trusted publisher: project `quadrat`, this repository,
-   workflow `release.yml`, environment `release`.
-2. In the settings of the repository, make the environment `release`, with yourself as required reviewer.
-3. Put the date into CHANGELOG.md and commit; then `git tag v{version}` and `git push origin v{version}`. The workflow
-   builds and checks the files of all platforms, waits for your approval, and publishes them with attestations."""
-
 
 class ReleaseError(Exception):
     """A step failed, or a file is missing."""
@@ -60,7 +52,7 @@ def project() -> dict[str, Any]:
 
 def pythons() -> list[str]:
     """The tags of the wheels that the workflow builds, such as cp312."""
-    return [one.removesuffix("-*") for one in project()["tool"]["cibuildwheel"]["build"].split()]
+    return [pattern.removesuffix("-*") for pattern in project()["tool"]["cibuildwheel"]["build"].split()]
 
 
 def spoken(tag: str) -> str:
@@ -71,17 +63,17 @@ def spoken(tag: str) -> str:
 def interpreters(tags: Iterable[str]) -> dict[str, Path]:
     """The interpreter on this machine for each tag: on the PATH or of pyenv, with the headers a build needs."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    folders = [*os.environ["PATH"].split(os.pathsep), *(str(one) for one in sorted(pyenv.glob("*/bin"), reverse=True))]
+    folders = [*os.environ["PATH"].split(os.pathsep), *map(str, sorted(pyenv.glob("*/bin"), reverse=True))]
     ask = "import os, sysconfig; raise SystemExit('Python.h' not in os.listdir(sysconfig.get_path('include')))"
-    found = {}
+    paths = {}
     for tag in tags:
         for folder in folders:
             path = shutil.which(f"python{spoken(tag)}", path=folder)
             # The stand-in of a version that pyenv has not switched on exits with an error.
             if path and subprocess.run([path, "-c", ask], capture_output=True, check=False).returncode == 0:
-                found[tag] = Path(path)
+                paths[tag] = Path(path)
                 break
-    return found
+    return paths
 
 
 def step(name: str, *command: str | Path, **variables: str) -> str:
@@ -93,10 +85,10 @@ def step(name: str, *command: str | Path, **variables: str) -> str:
         streams = {"stdout": file, "stderr": subprocess.STDOUT}
         done = subprocess.run(command, check=False, cwd=ROOT, env=environment | variables, **streams)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
-    said = log.read_text()
+    output = log.read_text()
     if done.returncode != 0:
-        raise ReleaseError(f"{name}:\n{said[-3000:]}\nAll of its output is in {log.relative_to(ROOT)}.")
-    return said
+        raise ReleaseError(f"{name}:\n{output[-3000:]}\nAll of its output is in {log.relative_to(ROOT)}.")
+    return output
 
 
 def build(here: dict[str, Path]) -> None:
@@ -116,7 +108,7 @@ def missing(names: Collection[str], version: str, tags: Iterable[str], platforms
     """The files of a release that are not among these names, as patterns."""
     wheels = [f"{tag.rstrip('t')}-{tag}-{machine}.whl" for tag in tags for machine in platforms]
     wanted = [f"quadrat-{version}{end}" for end in (".tar.gz", *(f"-{wheel}" for wheel in wheels))]
-    return [one for one in wanted if not any(fnmatch(name, one) for name in names)]
+    return [file for file in wanted if not any(fnmatch(name, file) for name in names)]
 
 
 def verified(tag: str, python: Path, end: str, version: str) -> str:
@@ -129,11 +121,9 @@ def verified(tag: str, python: Path, end: str, version: str) -> str:
     step(f"{name}: install", *uv, "pip", "install", "--python", folder, *index, *ENDS[end], package)
     alike = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     step(f"{name}: random cases", folder / "bin" / "python", Path(__file__).with_name("random_cases.py"), **alike)
-    ask = (
-        "from importlib.metadata import version as v; print('torch', v('torch') + ', transformers', v('transformers'))"
-    )
-    told = subprocess.run([folder / "bin" / "python", "-c", ask], check=True, capture_output=True, text=True)
-    return told.stdout.strip()
+    ask = "import torch, transformers; print('torch', torch.__version__ + ', transformers', transformers.__version__)"
+    done = subprocess.run([folder / "bin" / "python", "-c", ask], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def parts_of(wheel: Path) -> list[dict[str, Any]]:
@@ -144,7 +134,7 @@ def parts_of(wheel: Path) -> list[dict[str, Any]]:
 
 
 def cuda_of(wheel: Path) -> str:
-    return next((part["version"] for part in parts_of(wheel) if part["name"].startswith("cuda-")), "none")
+    return next((f", CUDA {part['version']}" for part in parts_of(wheel) if part["name"].startswith("cuda-")), "")
 
 
 def write_bill(file: Path, environment: Path, wheels: Iterable[Path]) -> None:
@@ -155,16 +145,16 @@ def write_bill(file: Path, environment: Path, wheels: Iterable[Path]) -> None:
     options = ("--mc-type", "library", "--output-reproducible", "--no-validate", "--sv", "1.6")  # validated below
     command = (sys.executable, "-m", "cyclonedx_py", "environment", *options, "--pyproject", ROOT / "pyproject.toml")
     done = subprocess.run((*command, environment / "bin" / "python"), check=True, capture_output=True, text=True)
-    made = json.loads(done.stdout)
-    quadrat = made["metadata"]["component"]
+    bill = json.loads(done.stdout)
+    quadrat = bill["metadata"]["component"]
     quadrat["purl"] = f"pkg:pypi/quadrat@{quadrat['version']}"
     contained = {f"contained {part['name']} {part['version']}": part for wheel in wheels for part in parts_of(wheel)}
-    made["components"] += [{**part, "bom-ref": name} for name, part in sorted(contained.items())]
-    made["dependencies"] += [{"ref": name} for name in sorted(contained)]
-    for entry in made["dependencies"]:
+    bill["components"] += [{**part, "bom-ref": name} for name, part in sorted(contained.items())]
+    bill["dependencies"] += [{"ref": name} for name in sorted(contained)]
+    for entry in bill["dependencies"]:
         if entry["ref"] == quadrat["bom-ref"]:
             entry["dependsOn"] = sorted({*entry.get("dependsOn", ()), *contained})
-    text = json.dumps(made, indent=2) + "\n"
+    text = json.dumps(bill, indent=2) + "\n"
     if (error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)) is not None:
         raise ReleaseError(f"the bill of materials is not valid: {error}")
     file.write_text(text, encoding="utf-8")
@@ -174,7 +164,7 @@ def write_checksums(folder: Path) -> None:
     """SHA256SUMS, for `sha256sum --check`."""
     sums = folder / "SHA256SUMS"
     digests = {file.name: hashlib.sha256(file.read_bytes()) for file in sorted(folder.iterdir()) if file != sums}
-    sums.write_text("".join(f"{one.hexdigest()}  {name}\n" for name, one in digests.items()), encoding="utf-8")
+    sums.write_text("".join(f"{digest.hexdigest()}  {name}\n" for name, digest in digests.items()), encoding="utf-8")
 
 
 def release(*, built: bool, everything: bool) -> None:
@@ -200,15 +190,15 @@ def release(*, built: bool, everything: bool) -> None:
 
     print(f"\nquadrat {version} is in dist/, with a bill of materials (quadrat-{version}.cdx.json) and SHA256SUMS:")
     for file in files:
-        cuda = f", CUDA {cuda_of(file)}" if file in wheels else ""
-        print(f"  {file.name}: {file.stat().st_size / 1e6:.1f} MB{cuda}")
+        print(f"  {file.name}: {file.stat().st_size / 1e6:.1f} MB{cuda_of(file) if file in wheels else ''}")
         tag = next((tag for tag in here if fnmatch(file.name, f"*-{tag}-{MACHINE}.whl")), None)
-        print(*(f"    agrees with transformers: {one}\n" for one in packages.get(tag, ())), sep="", end="")
+        print(*(f"    agrees with transformers: {text}\n" for text in packages.get(tag, ())), sep="", end="")
     print("\nLeft to .github/workflows/release.yml, because this machine does not have the Python or the platform:")
     for machine, words in PLATFORMS.items():
         absent = [spoken(tag) for tag in tags if missing(names, version, [tag], [machine])]
         print(f"  {words}: {', '.join(absent) or 'nothing'}")
-    print(f"\n{REMAINS.format(version=version)}")
+    page = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    print(page.partition("## Publish\n")[2].partition("\n## ")[0].replace("<version>", version))
 
 
 def main() -> int:

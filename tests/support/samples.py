@@ -13,10 +13,10 @@ from support.strategies import make_tokenizer
 
 
 def tokenizer() -> Any:
-    made = make_tokenizer()
-    made.mask_token = "w3"
-    made.cls_token = made.sep_token = "w4"
-    return made
+    special = make_tokenizer()
+    special.mask_token = "w3"
+    special.cls_token = special.sep_token = "w4"
+    return special
 
 
 def _rows(lengths: tuple[int, ...] = (5, 3, 6, 4), **columns: Callable[[int], Any]) -> list[dict[str, Any]]:
@@ -75,4 +75,4 @@ def pair(name: str, **options: Any) -> list[Any]:
 # These take rows of ids without a mapping around them, too.
 BARE = [name for name in CLASSES if name.endswith(("LanguageModeling", "WordMask"))]
 # Collators and the frameworks they make batches for.
-BATCHES = [(name, one) for name in CLASSES for one in ("pt", "np") if one == "pt" or source_of(name) != "pt"]
+BATCHES = [(name, framework) for name in CLASSES for framework in sorted({"pt", source_of(name)}, reverse=True)]

@@ -27,8 +27,7 @@ def pad_sequences(values: Any, bounds: torch.Tensor, multiple: int, fill: Any) -
 
 
 def padded_boundaries(bounds: torch.Tensor, multiple: int) -> torch.Tensor:
-    lengths = [rounded(length, multiple) for length in bounds.diff().tolist()]
-    return torch.tensor([sum(lengths[:row]) for row in range(len(lengths) + 1)], dtype=torch.int64)
+    return boundaries([rounded(length, multiple) for length in bounds.diff().tolist()]).long()
 
 
 def a_column(total: int, dtype: torch.dtype, trailing: tuple[int, ...] = ()) -> torch.Tensor:

@@ -48,7 +48,7 @@ class States:
     """The states of all generators that a work may draw from: torch's, NumPy's, Python's and the collator's own."""
 
     def __init__(self, *collators: Any) -> None:
-        self._collators = [one for one in collators if hasattr(one, "generator")]
+        self._collators = [collator for collator in collators if hasattr(collator, "generator")]
 
     def take(self) -> tuple[Any, ...]:
         own = [state_of(collator.generator) for collator in self._collators]
@@ -67,8 +67,8 @@ class States:
                 collator.generator.bit_generator.state = own
 
     @staticmethod
-    def same(one: tuple[Any, ...], two: tuple[Any, ...]) -> list[bool]:
-        return [frozen(a) == frozen(b) for a, b in zip(one, two, strict=True)]
+    def same(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[bool]:
+        return [frozen(a) == frozen(b) for a, b in zip(first, second, strict=True)]
 
 
 def of_collator(name: str, collator: Any, features: Any, *, reference: Any = None) -> Work:
@@ -122,47 +122,47 @@ def functions() -> Iterator[Work]:
     rows = [list(range(3, 3 + n)) for n in (5, 0, 7, 300)]
     arrays, tensors = [np.array(row) for row in rows], [torch.tensor(row) for row in rows]
     ragged = quadrat.Ragged.from_rows(rows)
-    made: dict[str, Callable[[], Any]] = {}
-    for form, given in {"lists": rows, "arrays": arrays, "tensors": tensors, "Ragged": ragged}.items():
-        made[f"pad, {form}"] = lambda given=given: quadrat.pad(given, padding_value=1)
-        made[f"flatten, {form}"] = lambda given=given: quadrat.flatten(given)
-    made["Ragged.from_rows"] = lambda: quadrat.Ragged.from_rows(rows)
-    made["Ragged, taken"] = lambda: quadrat.Ragged.from_rows(arrays)[[2, 0, 2]]
-    made["Ragged, rows"] = lambda: [row.tolist() for row in ragged]
+    calls: dict[str, Callable[[], Any]] = {}
+    for form, some in {"lists": rows, "arrays": arrays, "tensors": tensors, "Ragged": ragged}.items():
+        calls[f"pad, {form}"] = lambda some=some: quadrat.pad(some, padding_value=1)
+        calls[f"flatten, {form}"] = lambda some=some: quadrat.flatten(some)
+    calls["Ragged.from_rows"] = lambda: quadrat.Ragged.from_rows(rows)
+    calls["Ragged, taken"] = lambda: quadrat.Ragged.from_rows(arrays)[[2, 0, 2]]
+    calls["Ragged, rows"] = lambda: [row.tolist() for row in ragged]
     padded, mask = quadrat.pad(tensors), quadrat.attention_mask([5, 0, 7, 300], return_tensors="pt")
-    made["unpad, lengths"] = lambda: quadrat.unpad(padded, lengths=[5, 0, 7, 300])
-    made["unpad, mask"] = lambda: quadrat.unpad(padded, mask=mask)
-    made["attention_mask"] = lambda: quadrat.attention_mask([5, 0, 7, 300])
+    calls["unpad, lengths"] = lambda: quadrat.unpad(padded, lengths=[5, 0, 7, 300])
+    calls["unpad, mask"] = lambda: quadrat.unpad(padded, mask=mask)
+    calls["attention_mask"] = lambda: quadrat.attention_mask([5, 0, 7, 300])
     ids: dict[str, Any] = {"mask_token_id": 3, "vocab_size": 400}
     by_counter = {**ids, "rng": "philox", "seed": 4, "lengths": [5, 0, 7, 300]}
-    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, **ids)
-    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), **ids)
-    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(padded, **by_counter)
-    made["concat_padded"] = lambda: quadrat.evaluation.concat_padded([padded[:, :7], padded[:, :9]])
+    calls["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, **ids)
+    calls["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), **ids)
+    calls["mask_tokens, philox"] = lambda: quadrat.mask_tokens(padded, **by_counter)
+    calls["concat_padded"] = lambda: quadrat.evaluation.concat_padded([padded[:, :7], padded[:, :9]])
     encoding, of_tokenizers = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}, quadrat.tokenizers
-    made["convert_to_tensors"] = lambda: of_tokenizers.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
+    calls["convert_to_tensors"] = lambda: of_tokenizers.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
     tokenizer, columns = samples.tokenizer(), {"input_ids": rows[:1] + rows[2:3]}
-    made["tokenizer_pad"] = lambda: of_tokenizers.tokenizer_pad(tokenizer, columns, verbose=False)
-    made["lengths"] = lambda: quadrat.lengths(rows)
-    made["pack"] = lambda: quadrat.batching.plan_packs([5, 0, 7, 300], 310)
+    calls["tokenizer_pad"] = lambda: of_tokenizers.tokenizer_pad(tokenizer, columns, verbose=False)
+    calls["lengths"] = lambda: quadrat.lengths(rows)
+    calls["pack"] = lambda: quadrat.batching.plan_packs([5, 0, 7, 300], 310)
     lengths = np.arange(1, 200) % 37 + 1
     budget = quadrat.TokenBudgetBatchSampler(lengths, 200)
-    made["TokenBudgetBatchSampler"] = lambda: list(budget)
-    made["LengthGroupedSampler"] = lambda: list(quadrat.batching.LengthGroupedSampler(4, lengths=lengths.tolist()))
+    calls["TokenBudgetBatchSampler"] = lambda: list(budget)
+    calls["LengthGroupedSampler"] = lambda: list(quadrat.batching.LengthGroupedSampler(4, lengths=lengths.tolist()))
     table = datasets.Dataset.from_list(samples.batch("DataCollatorWithPadding") * 3)
     stored = quadrat.ArrowDataset(table)
-    made["ArrowDataset, rows"] = lambda: [dict(row) for row in stored.__getitems__([3, 1, 2])]
+    calls["ArrowDataset, rows"] = lambda: [dict(row) for row in stored.__getitems__([3, 1, 2])]
     batched = quadrat.data.BatchedDataset(table, [[0, 1], [2, 3]])
     collator = quadrat.DataCollatorWithPadding(samples.tokenizer())
-    made["BatchedDataset"] = lambda: collator([batched[1]])
+    calls["BatchedDataset"] = lambda: collator([batched[1]])
     packed = quadrat.PackedDataset(table, 20, columns=["input_ids"])
     flattening = quadrat.DataCollatorWithFlattening()
-    made["PackedDataset"] = lambda: flattening([packed[0]])
+    calls["PackedDataset"] = lambda: flattening([packed[0]])
     deferring = quadrat.DataCollatorForSeq2Seq(samples.tokenizer(), deferred=True)
-    made["DeferredBatch.to"] = lambda: deferring(samples.batch("DataCollatorForSeq2Seq")).to("cpu")
-    made["EvalLoopContainer"] = lambda: gathered(padded)
-    made["DistributedTensorGatherer"] = lambda: gathered_by_two(padded.numpy())
-    for name, call in made.items():
+    calls["DeferredBatch.to"] = lambda: deferring(samples.batch("DataCollatorForSeq2Seq")).to("cpu")
+    calls["EvalLoopContainer"] = lambda: gathered(padded)
+    calls["DistributedTensorGatherer"] = lambda: gathered_by_two(padded.numpy())
+    for name, call in calls.items():
         yield Work(name, call)
 
 

@@ -3,24 +3,9 @@
 Each fault is a function that injects it many times, checks what is left after each, and yields rows of the table.
 """
 
-from typing import NamedTuple
-
-
-class Row(NamedTuple):
-    """A row of the table.
-
-    Attributes:
-        fault: what went wrong, and where.
-        injected: how many times.
-        outcome: what came of it, in words.
-    """
-
-    fault: str
-    injected: int
-    outcome: str
-
-    def __str__(self) -> str:
-        return f"{self.fault:64}{self.injected:>9,}  {self.outcome}"
-
-
 HEADING = f"{'fault':64}{'injected':>9}  outcome"
+
+
+def row(fault: str, injected: int, outcome: str) -> str:
+    """A row of the table: what went wrong, and where; how many times; what came of it."""
+    return f"{fault:64}{injected:>9,}  {outcome}"

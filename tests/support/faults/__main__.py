@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from support.faults import HEADING, Row
+from support.faults import HEADING
 
 # Name -> module and function, which is called with whether to be quick.
 GROUPS = {
@@ -34,7 +34,7 @@ say = functools.partial(print, flush=True)
 
 def run(group: str, quick: bool) -> int:
     module, name = GROUPS[group]
-    inject: Callable[[bool], Iterator[Row]] = getattr(importlib.import_module(f"support.faults.{module}"), name)
+    inject: Callable[[bool], Iterator[str]] = getattr(importlib.import_module(f"support.faults.{module}"), name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for row in inject(quick):

@@ -15,7 +15,7 @@ def rows_of(features: Any) -> list[Any]:
         return []
     values = [value for row in features for value in row.values()]
     inner = [item for value in values if isinstance(value, list) for item in value]
-    return [features, *features, *(one for one in (*values, *inner) if not isinstance(one, (int, float, str)))]
+    return [features, *features, *(item for item in (*values, *inner) if not isinstance(item, (int, float, str)))]
 
 
 class Checked:
@@ -40,7 +40,7 @@ class Checked:
         self._references = self._counts()
 
     def _counts(self) -> list[int]:
-        return [sys.getrefcount(one) for one in self._objects]
+        return [sys.getrefcount(held) for held in self._objects]
 
     def again(self) -> None:
         self.states.restore(self.before)

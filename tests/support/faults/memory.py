@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from support import allocations, works
-from support.faults import Row
+from support.faults import row
 from support.faults.checked import Checked
 
 # What libraries say in place of MemoryError: torch, Rust's bindings of Python, NumPy, pybind11.
@@ -20,78 +20,78 @@ _OTHER_WORDS = (
 RIGHT = "right all the same"
 
 
-def compiled(quick: bool) -> Iterator[Row]:
+def compiled(quick: bool) -> Iterator[str]:
     """Each call of the compiled module for memory fails, one at a time: of a known batch, and of the first one."""
     if why := allocations.why_not_compiled():
-        yield Row("compiled memory", 0, f"skipped: {why}")
+        yield row("compiled memory", 0, f"skipped: {why}")
         return
     allocator = allocations.CompiledAllocator()
-    for one in _checked(works.everything()[:: 4 if quick else 1]):
-        yield _row(f"memory for _core: {one.name}", _injected(allocator, one, fresh=False))
-        if one.work.collator is not None and not (quick and "np" in one.name):
-            yield _row(f"memory for _core: {one.name}, first batch", _injected(allocator, one, fresh=True))
+    for checked in _checked(works.everything()[:: 4 if quick else 1]):
+        yield _counted(f"memory for _core: {checked.name}", _injected(allocator, checked, fresh=False))
+        if checked.work.collator is not None and not (quick and "np" in checked.name):
+            yield _counted(f"memory for _core: {checked.name}, first batch", _injected(allocator, checked, fresh=True))
 
 
-def pythons(quick: bool) -> Iterator[Row]:
+def pythons(quick: bool) -> Iterator[str]:
     """Each allocation of Python's fails, one at a time: of a known batch.
 
     Elsewhere Python, torch and pybind11 may end the process themselves where they have no memory for an object.
     References are not counted: where Python 3.11 has no memory for a frame, it keeps one to an argument of the call.
     """
     if why := allocations.why_not_python():
-        yield Row("Python memory", 0, f"skipped: {why}")
+        yield row("Python memory", 0, f"skipped: {why}")
         return
     allocator = allocations.PythonsAllocator()
     chosen = [*works.collators(), *works.collators_with_options()]
-    for one in _checked(chosen[:: 4 if quick else 1]):
-        yield _row(f"memory for Python: {one.name}", _injected(allocator, one, fresh=False, exact=False))
+    for checked in _checked(chosen[:: 4 if quick else 1]):
+        yield _counted(f"memory for Python: {checked.name}", _injected(allocator, checked, fresh=False, exact=False))
 
 
 def _checked(chosen: Iterable[works.Work]) -> list[Checked]:
-    made = [Checked(work) for work in chosen]
+    checked = [Checked(work) for work in chosen]
     gc.collect()
     gc.freeze()
-    return made
+    return checked
 
 
-def _row(what: str, outcomes: collections.Counter[str]) -> Row:
+def _counted(what: str, outcomes: collections.Counter[str]) -> str:
     injected = sum(outcomes.values())
-    return Row(what, injected, ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items())))
+    return row(what, injected, ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items())))
 
 
-def _injected(allocator: Any, one: Checked, *, fresh: bool, exact: bool = True) -> collections.Counter[str]:
+def _injected(allocator: Any, checked: Checked, *, fresh: bool, exact: bool = True) -> collections.Counter[str]:
     """Fails the first allocation, the second, and so on, until there are no more."""
     outcomes: collections.Counter[str] = collections.Counter()
     number, missed = 1, 0
     while missed < allocator.patience:
-        one.again()
+        checked.again()
         if fresh:
-            one.work.forget()
-        outcome, failed = _outcome(allocator, one, number)
+            checked.work.forget()
+        outcome, failed = _outcome(allocator, checked, number)
         outcomes[outcome] += 1
         missed = 0 if failed else missed + 1
-        one.check_states()
-        one.check_next()
+        checked.check_states()
+        checked.check_next()
         number += 1
     outcomes[RIGHT] -= missed
     if exact:
-        one.check_references()
+        checked.check_references()
     return +outcomes
 
 
-def _outcome(allocator: Any, one: Checked, number: int) -> tuple[str, bool]:
+def _outcome(allocator: Any, checked: Checked, number: int) -> tuple[str, bool]:
     """What came of it, and whether there was such an allocation, as far as that is known."""
     batch = error = None
     allocator.fail(number, number)
     try:
-        batch = one.work.call()
+        batch = checked.work.call()
     except BaseException as raised:
         error = raised
     failed = allocator.stop()
     if error is None:
-        assert works.picture(batch) == one.expected, f"{one.name}: wrong when allocation {number} fails"
+        assert works.picture(batch) == checked.expected, f"{checked.name}: wrong when allocation {number} fails"
         return RIGHT, bool(failed)
     if isinstance(error, MemoryError):
         return "MemoryError", True
-    assert any(words in str(error) for words in _OTHER_WORDS), f"{one.name}: allocation {number}: {error!r}"
+    assert any(words in str(error) for words in _OTHER_WORDS), f"{checked.name}: allocation {number}: {error!r}"
     return f"{type(error).__name__} of a library", True

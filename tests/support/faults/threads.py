@@ -12,13 +12,13 @@ import transformers
 
 import quadrat
 from support import samples, works
-from support.faults import Row
+from support.faults import row
 from support.threads import together
 
 THREADS = 4
 
 
-def shared(quick: bool) -> Iterator[Row]:
+def shared(quick: bool) -> Iterator[str]:
     """Threads that collate with one collator; half of the times each makes the first batch of its kind."""
     batches = 100 if quick else 2000
     for work in [*works.collators(), *works.collators_with_options()]:
@@ -30,13 +30,12 @@ def shared(quick: bool) -> Iterator[Row]:
                 if number % 20 == 0:
                     vars(work.collator).pop("_quadrat_pt", None)
                     vars(work.collator).pop("_quadrat_recipes", None)
-                made = works.picture(work.call())
-                assert draws or made == expected, f"{work.name}: another batch"
+                assert draws or works.picture(work.call()) == expected, f"{work.name}: another batch"
             return batches
 
         count = sum(together(*[many] * THREADS))
         said = "no error (what is drawn depends on the threads' order)" if draws else "all right"
-        yield Row(f"{THREADS} threads: {work.name}", count, said)
+        yield row(f"{THREADS} threads: {work.name}", count, said)
 
 
 def _repeats(work: works.Work) -> bool:
@@ -44,7 +43,7 @@ def _repeats(work: works.Work) -> bool:
     return len({repr(works.picture(work.call())) for _ in range(50)}) == 1
 
 
-def changing(quick: bool) -> Iterator[Row]:
+def changing(quick: bool) -> Iterator[str]:
     """Threads that change features, rows and arrays while others collate them."""
     batches = 150 if quick else 5000
     for form, make in {"lists": list, "arrays": np.array, "tensors": torch.tensor}.items():
@@ -53,7 +52,7 @@ def changing(quick: bool) -> Iterator[Row]:
                 yield _changing(name, form, make, batches)
 
 
-def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) -> Row:
+def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) -> str:
     collator = samples.make(quadrat, name)
     features = [
         {key: make(value) if isinstance(value, list) else value for key, value in row.items()}
@@ -83,7 +82,7 @@ def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) ->
     together(collate, change, change)
     assert works.picture(_from_anew(collator, name)) == expected, f"{name}: the next batch is another"
     said = ", ".join(f"{count:,} {kind}" for kind, count in outcomes.most_common())
-    return Row(f"features change, {form}: {name}", batches, said)
+    return row(f"features change, {form}: {name}", batches, said)
 
 
 def _from_anew(collator: Any, name: str) -> Any:
@@ -117,7 +116,7 @@ def _change(generator: random.Random, features: list[Any], make: Callable[[Any],
         pass  # another thread was faster
 
 
-def patched(quick: bool) -> Iterator[Row]:
+def patched(quick: bool) -> Iterator[str]:
     """Threads that patch transformers and undo it, while others collate by the names of transformers."""
     times = 15 if quick else 500
     name = "DataCollatorWithPadding"
@@ -146,4 +145,4 @@ def patched(quick: bool) -> Iterator[Row]:
     together(patch, patch, collate, collate)
     assert getattr(transformers, name) is before
     batches = f"{counts['transformers']:,} batches of transformers, {counts['quadrat']:,} of quadrat, all right"
-    yield Row("patched and undone while others collate", counts["patched"], batches)
+    yield row("patched and undone while others collate", counts["patched"], batches)

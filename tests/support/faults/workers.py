@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 import quadrat
 from support import samples, works
-from support.faults import Row
+from support.faults import row
 
 _NAME = "DataCollatorForTokenClassification"
 _ROWS = 400
@@ -33,10 +33,10 @@ class KillsLater:
         self.collator, self.at = collator, -1
 
     def __call__(self, features: Any) -> Any:
-        made = self.collator([{key: row[key] for key in row if key != "number"} for row in features])
+        batch = self.collator([{key: row[key] for key in row if key != "number"} for row in features])
         if self.at in [row["number"] for row in features]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return made
+        return batch
 
 
 def _dataset(kind: str) -> Any:
@@ -50,7 +50,7 @@ def _loader(kind: str, collate: Any, method: str) -> Any:
     return DataLoader(_dataset(kind), collate_fn=collate, **options)
 
 
-def killed(quick: bool) -> Iterator[Row]:
+def killed(quick: bool) -> Iterator[str]:
     """A worker is killed in mid-epoch; the next epoch is complete, with the same collator."""
     kinds = ["plain", "deferred", "ArrowDataset"]
     combinations = [(method, kind) for method in ("fork", "forkserver", "spawn") for kind in kinds]
@@ -60,7 +60,7 @@ def killed(quick: bool) -> Iterator[Row]:
         yield _killed(method, kind, 1 if quick else 5 if method == "fork" else 2)
 
 
-def _killed(method: str, kind: str, times: int) -> Row:
+def _killed(method: str, kind: str, times: int) -> str:
     collate = KillsLater(samples.make(quadrat, _NAME, deferred=kind == "deferred"))
     reference = samples.make(transformers, _NAME)
     rows = _dataset("plain")
@@ -81,14 +81,14 @@ def _killed(method: str, kind: str, times: int) -> Row:
         assert whole == expected, "the next epoch is another"
     grown = len(set(os.listdir("/dev/shm")) - left)
     said = f"torch's error after at most {slowest:.1f} s, next epoch right; {grown} segments left in /dev/shm"
-    return Row(f"a worker is killed, {method}: {kind}", times, said)
+    return row(f"a worker is killed, {method}: {kind}", times, said)
 
 
-def full(quick: bool) -> Iterator[Row]:
+def full(quick: bool) -> Iterator[str]:
     """Shared memory is full, in a small /dev/shm of one's own."""
     what = "/dev/shm is full"
     if shutil.which("unshare") is None:
-        yield Row(what, 0, "skipped: there is no unshare(1)")
+        yield row(what, 0, "skipped: there is no unshare(1)")
         return
     inside = (
         "mount -t tmpfs -o size=2m tmpfs /dev/shm || exit 77; exec "
@@ -100,13 +100,13 @@ def full(quick: bool) -> Iterator[Row]:
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=600, check=False
     )
     if done.returncode == 77 or "unshare:" in done.stderr:
-        yield Row(what, 0, f"skipped: no mount of one's own is allowed ({done.stderr.strip().splitlines()[-1][:60]})")
+        yield row(what, 0, f"skipped: no mount of one's own is allowed ({done.stderr.strip().splitlines()[-1][:60]})")
         return
     assert done.returncode == 0, done.stderr[-3000:]
     for line in done.stdout.splitlines():
         if line.startswith("row:"):
             count, _, said = line.removeprefix("row:").partition(" ")
-            yield Row(what, int(count), said)
+            yield row(what, int(count), said)
 
 
 def inside(quick: int) -> None:
@@ -125,7 +125,7 @@ def inside(quick: int) -> None:
         assert works.picture(collator(small)) == expected
     del loader
     assert os.listdir("/dev/shm") == []
-    (ours,) = {re.sub(r": [\d,]+ are left", ": ... are left", one) for one in messages}
+    (ours,) = {re.sub(r": [\d,]+ are left", ": ... are left", message) for message in messages}
     # The reference's worker loses the batch when it is to be sent, and the loader waits for it.
     theirs = _error(iter(_bare_loader([large], reference, timeout=5)))
     sys.stdout.write(f"row:{times} {ours}; with the reference: {theirs}; batches before and after are right\n")
