@@ -1,26 +1,16 @@
 """The report of `quadrat run`: sums of events, and what it says of them."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch.utils.data import DataLoader, RandomSampler
-from transformers import Trainer, TrainingArguments
 
-import quadrat
-from quadrat.batching.token_budget import TokenBudgetBatchSampler
 from quadrat.cli.batch_sizes import sizes_of
 from quadrat.cli.events import EventLog, add_events, read_events
-from quadrat.cli.promises import option_of, promise_of
 from quadrat.cli.report import report_of, sentences
 from quadrat.support.wrappers import wrap_method
-from support import standins
-from support.streams import Torch
 
 
 def batch_of(lengths: list[int], width: int, prefix: str = "") -> dict[str, torch.Tensor]:
@@ -28,40 +18,23 @@ def batch_of(lengths: list[int], width: int, prefix: str = "") -> dict[str, torc
     return {f"{prefix}input_ids": mask.clone(), f"{prefix}attention_mask": mask}
 
 
-def sizes(computed: int, tokens: int, lengths: list[int], stored: int = 0, width: int = 0) -> dict[str, Any]:
+def sizes(computed: int, tokens: int, rows: int, stored: int = 0, width: int = 0) -> dict[str, Any]:
     padded = {"stored": stored, "widths": [width]} if stored else {}
-    return {"computed": computed, "tokens": tokens, "lengths": lengths, **padded}
+    return {"computed": computed, "tokens": tokens, "rows": rows, **padded}
 
 
 def test_tokens_of_batches():
-    assert sizes_of(batch_of([3, 5], 5)) == sizes(10, 8, [3, 5])
-    assert sizes_of(batch_of([3, 5], 8)) == sizes(16, 8, [3, 5], 6, 8)
-    assert sizes_of(batch_of([3, 5], 8), 4) == sizes(16, 8, [4, 8])
-    choices = batch_of([[3, 1], [2, 2]], 4)  # each with as many tokens as the longest
-    assert sizes_of(choices) == sizes(16, 8, [6, 4], 4, 4)
+    assert sizes_of(batch_of([3, 5], 5)) == sizes(10, 8, 2)
+    assert sizes_of(batch_of([3, 5], 8)) == sizes(16, 8, 2, 6, 8)
+    assert sizes_of(batch_of([3, 5], 8), 4) == sizes(16, 8, 2)
+    assert sizes_of(batch_of([[3, 1], [2, 2]], 4)) == sizes(16, 8, 2, 4, 4)
     both = {**batch_of([3, 1], 4, "chosen_"), **batch_of([2, 2], 2, "rejected_"), **batch_of([9], 9, "decoder_")}
-    assert sizes_of(both) == sizes(12, 8, [5, 3], 2, 6)
+    assert sizes_of(both) == sizes(12, 8, 2, 2, 6)
+    flat = {"input_ids": torch.ones(1, 8), "cu_seq_lens_q": torch.tensor([0, 3, 6], dtype=torch.int32)}
+    assert sizes_of(flat) == sizes(8, 6, 2)
     assert sizes_of({"input_ids": torch.ones(2, 3)}) == {"unknown": 1}
     assert sizes_of({"input_ids": torch.ones(1, 3)}) == sizes_of({"pixel_values": torch.ones(2, 3)}) == {}
     assert sizes_of([1, 2]) == {}
-
-
-def test_pairs_count_as_pairs():
-    pytest.importorskip("trl", reason="TRL is not installed")
-    from quadrat.trl.dpo import DataCollatorForPreference
-
-    collator = DataCollatorForPreference(pad_token_id=0)
-    pairs = [
-        {"prompt_ids": [1, 2], "chosen_ids": [3], "rejected_ids": [4, 5, 6]},
-        {"prompt_ids": [1], "chosen_ids": [2, 3], "rejected_ids": [4]},
-    ]
-    batch = collator(pairs)
-    longest = [
-        2 * max(len(pair["prompt_ids"] + pair[name]) for name in ("chosen_ids", "rejected_ids")) for pair in pairs
-    ]
-    assert sizes_of(batch, None, collator._completions) == sizes(
-        batch["input_ids"].numel(), int(batch["attention_mask"].sum()), longest
-    )
 
 
 def loop_of(waited: float = 0.0, model: float = 0.0, workers: int = 0, **others: float) -> dict[str, Any]:
@@ -71,7 +44,7 @@ def loop_of(waited: float = 0.0, model: float = 0.0, workers: int = 0, **others:
 
 
 def report_on(loop: dict[str, Any], kind: str = "training", elapsed: float = 20.0) -> dict[str, Any]:
-    sums = {**loop, "passes": 1, "worker_pids": {}, **({"steps": 3} if kind == "training" else {})}
+    sums = {**loop, "worker_pids": {}, **({"steps": 3} if kind == "training" else {})}
     return report_of({"loop process 1 0": sums}, elapsed=elapsed)
 
 
@@ -118,15 +91,8 @@ def test_short_loops_are_reported_without_advice():
 
 def test_events_of_processes_are_added():
     """Those of workers to the kind of loop that they made batches for; steps make a loop one of training."""
-    loop = {
-        "passes": 1,
-        "waited": 1.5,
-        "batches": 2,
-        "num_workers": [2],
-        "worker_pids": [7, 8],
-        "options": ["--max-tokens"],
-    }
-    batch = {"made": 1, "fetching": 0.5, "collating": 0.25, "computed": 10, "tokens": 8, "sized": 1, "lengths": [3, 5]}
+    loop = {"waited": 1.5, "batches": 2, "num_workers": [2], "worker_pids": [7, 8]}
+    batch = {"made": 1, "fetching": 0.5, "collating": 0.25, "computed": 10, "tokens": 8, "sized": 1, "rows": 2}
     totals: dict[str, Any] = {}
     for pid in ("1", "2"):
         add_events(totals, [{"of": f"loop process {pid} 0", **loop}, {"of": f"loop process {pid} 0", "steps": 1}])
@@ -142,11 +108,6 @@ def test_events_of_processes_are_added():
     assert (evaluation["batches"], evaluation["fetching_in_workers"]) == (4, 0)
     assert (report["compiled"], report["rows"], report["padding"]) == (4, 8, pytest.approx(0.2))
     assert (report["workers"], report["batches_of_workers"]) == (3, 4)
-    assert report["max_tokens"]["computed"] == 30  # of the workers of these loops
-    add_events(totals, [{"of": "loop process 1 0", "model": 9.0}])
-    assert report_of(totals, elapsed=1.0)["loops"]["training"]["gains"]["max_tokens"] > 0
-    add_events(totals, [{"of": "loop process 1 0", **PADDED, "removed": 30}])  # no padding is left to save
-    assert report_of(totals, elapsed=1.0)["loops"]["training"]["gains"]["max_tokens"] == 0
 
 
 def test_many_events_are_added_up(tmp_path, monkeypatch):
@@ -154,53 +115,14 @@ def test_many_events_are_added_up(tmp_path, monkeypatch):
     monkeypatch.setattr("quadrat.cli.events._MOST_LINES", 50)
     log = EventLog(str(tmp_path))
     for number in range(1_000):
-        log.write(f"loop process 1 {number % 3}", batches=1, lengths=[number % 7])
+        log.write(f"loop process 1 {number % 3}", batches=1, widths=[number % 7])
     log.finish()
     (file,) = tmp_path.glob("*.jsonl")
     assert len(file.read_text().splitlines()) < 120
     totals, processes = read_events(tmp_path)
     assert processes == 1
     assert sum(totals[f"loop process 1 {number}"]["batches"] for number in range(3)) == 1_000
-    assert sum(sum(sums.get("lengths", {}).values()) for sums in totals.values()) == 1_000
-
-
-@given(lengths=st.lists(st.integers(1, 90), min_size=1, max_size=40), size=st.integers(1, 9), passes=st.integers(1, 3))
-def test_a_promise_is_what_batch_by_tokens_does(lengths, size, passes):
-    batches = -(-len(lengths) // size)
-    sums = {"computed": 90 * size * batches * passes, "sized": batches * passes, "passes": passes}
-    sums["lengths"] = {str(length): count * passes for length, count in Counter(lengths).items()}
-    promise = promise_of(sums)
-    budget = int(promise["option"].removeprefix("--max-tokens "))
-    ordered = sorted(lengths, reverse=True)
-    sampler = TokenBudgetBatchSampler(ordered, budget, seed=0, overlong="alone")
-    assert promise["computed_with"] == passes * sum(len(b) * max(ordered[row] for row in b) for b in sampler)
-    for unknown in ({"unknown": 1}, {"computed": 0}, {"sized": 0}):
-        assert promise_of(sums | unknown) is None
-
-
-class OwnLoader(Trainer):
-    def get_train_dataloader(self):
-        return super().get_train_dataloader()
-
-
-def test_which_loaders_the_option_changes(tmp_path):
-    rows = [{"input_ids": [5] * (1 + row)} for row in range(8)]
-    pad = quadrat.DataCollatorWithPadding(standins.encoder_tokenizer())
-
-    def option(trainer=None, rows=rows, **options):
-        return option_of(iter(DataLoader(rows, **options)), trainer)
-
-    assert option(shuffle=True, collate_fn=pad) == "--max-tokens"
-    assert option(sampler=RandomSampler(rows), collate_fn=list) is None
-    assert option(collate_fn=pad) is None
-    assert option(rows=Torch([])) is None
-    args = TrainingArguments(tmp_path, report_to="none", use_cpu=True)
-    usual, overriding = (
-        cls(torch.nn.Linear(1, 1), args, train_dataset=rows, data_collator=pad) for cls in (Trainer, OwnLoader)
-    )
-    assert option(usual) == option(usual, collate_fn=list) == "--max-tokens"
-    assert option(overriding) is None
-    assert option(usual, rows=Torch([])) is None
+    assert sum(sum(sums.get("widths", {}).values()) for sums in totals.values()) == 1_000
 
 
 def test_the_machine_was_busy():
@@ -224,7 +146,7 @@ def test_each_number_of_the_report_is_explained():
     page = (Path(__file__).parents[2] / "docs/how-to/run.md").read_text()
     loop = {**loop_of(1.0, 2.0, **PADDED), "steps": 1}
     report = report_of({"loop process 1 0": loop, "processors": {"cpu": 1.0, "delayed": 0.0}}, elapsed=1.0)
-    assert {f"`{name}`" in page for name in ("processes", "option", "computed", "computed_with")} == {True}
+    assert "`processes`" in page
     names = {
         *report,
         *report["loops"]["training"],

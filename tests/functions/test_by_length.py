@@ -277,6 +277,17 @@ def test_an_iterator_ends_with_an_error():
     assert list(results) == []
 
 
+def test_rows_that_were_read_before_an_error_come_first():
+    def rows():
+        yield from FEW
+        raise OSError("the disk is gone")
+
+    results = called(lambda ids: ids[:, 0], rows(), window=3)
+    assert [next(results) for _ in FEW] == [1, 2, 3, 4]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
+
+
 def notes(error):
     return re.sub(r"\s+", " ", " ".join([str(error), *getattr(error, "__notes__", [])]))
 

@@ -183,7 +183,8 @@ def map_by_length(
 
     Rows that can be indexed are planned at once, and the result is one object; a terminal shows a progress bar. Other
     rows (an iterator, a generator, an `IterableDataset`), which may be endless, are planned in windows, and the result
-    is an iterator of one item for each row, in order, which holds the rows of one window, and ends with an error.
+    is an iterator of one item for each row, in order, which holds the rows of one window. It ends with an error, after
+    the rows that were read before one.
 
     Call it, and read an iterator's results, within `torch.inference_mode()`.
 
@@ -233,17 +234,24 @@ def map_by_length(
 def _in_windows(function: Any, rows: Iterator[Any], window: int, options: Any, padding_value: Any) -> Iterator[Any]:
     """The results of rows that are read in windows."""
     for first in itertools.count(0, window):
-        read = [*itertools.islice(rows, window)]
+        read, failure = list[Any](), None
+        try:
+            read.extend(itertools.islice(rows, window))  # keeps the rows before an error
+        except Exception as error:
+            failure = error
+        if read:
+            try:
+                results = _computed(function, by_length(read, **options), padding_value, NoBar())
+            except Exception as error:
+                if first:
+                    error.add_note(f"quadrat: rows are counted from row {first}, the first one of a window")
+                raise
+            yield from map(functools.partial(row_of, results), range(len(read)))
+            del results  # before more rows are read
+        if failure is not None:
+            raise failure
         if not read:
             return
-        try:
-            results = _computed(function, by_length(read, **options), padding_value, NoBar())
-        except Exception as error:
-            if first:
-                error.add_note(f"quadrat: rows are counted from row {first}, the first one of a window")
-            raise
-        yield from map(functools.partial(row_of, results), range(len(read)))
-        del read, results  # before more rows are read
 
 
 def _computed(function: Callable[[Any], Any], batches: by_length, padding_value: Any, bar: Any) -> Any:

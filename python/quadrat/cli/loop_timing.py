@@ -12,7 +12,6 @@ from typing import Any
 
 from quadrat.cli.batch_sizes import values_of
 from quadrat.cli.events import EventLog
-from quadrat.cli.promises import option_of
 from quadrat.support.counts import counting
 from quadrat.support.wrappers import wrap_method
 
@@ -32,8 +31,7 @@ class Loop:
         self._events, self.since = events, 0.0  # since it waits, or computes
         workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
         self.name = f"loop {events.process} {next(_numbers)}"
-        self._first = {"passes": 1, "num_workers": [len(workers)], "worker_pids": workers}
-        self._first["options"] = [option_of(iterator, thread.trainer) or ""]
+        self._first = {"num_workers": [len(workers)], "worker_pids": workers}
 
     def receive(self) -> None:
         """The loop has its batch."""

@@ -14,12 +14,23 @@ from quadrat.cli.batch_sizes import UNLABELLED
 from quadrat.cli.command import complain, listed
 from quadrat.cli.costs import LITTLE
 from quadrat.cli.events import Totals, add_events, read_events
-from quadrat.cli.promises import MAX_TOKENS, promise_of
 
 TRAINING, EVALUATION, ELSEWHERE = "training", "evaluation", "outside of loops"
-REMOVE_PADDING = "--remove-padding"
+MAX_TOKENS, REMOVE_PADDING = "--max-tokens", "--remove-padding"
 _TIMES = "waited", "fetching", "collating", "model", "fetching_in_workers", "collating_in_workers"
-_SUMS = "seconds", "computed", "tokens", "stored", "unlabelled", "sized", "others", "unknown", "fell_back", "compared"
+_SUMS = (
+    "seconds",
+    "computed",
+    "tokens",
+    "rows",
+    "stored",
+    "unlabelled",
+    "sized",
+    "others",
+    "unknown",
+    "fell_back",
+    "compared",
+)
 _SHORT = 1.0  # seconds of a loop that say nothing of a longer one
 _BUSY = 0.25  # the share of a run's time on processors for which it waits, from which on its times mislead
 
@@ -43,20 +54,18 @@ def write_report(settings: dict[str, Any]) -> None:
 
 def report_of(totals: Totals, *, elapsed: float) -> dict[str, Any]:
     """The report on the sums of all events. elapsed: the seconds of the run."""
-    kinds, promised = _kinds(totals)
+    kinds = _kinds(totals)
     whole: Totals = {}
     add_events(whole, ({**sums, "of": "run"} for sums in kinds.values()))
     run = whole.get("run", {})
     report: dict[str, Any] = {name: run.get(name, 0) for name in _SUMS}
     report["compiled"] = run.get("made", 0) - report["fell_back"] - report["compared"]
     report["causes"] = dict(run.get("causes", {}))
-    report["rows"] = sum(run.get("lengths", {}).values())
     report["padding"] = 1 - report["tokens"] / report["computed"] if report["computed"] else 0.0
     report["padded_to"] = max(map(int, run.get("widths", {})), default=0)
     workers = [sums["made"] for of, sums in totals.items() if of.startswith("worker ") and sums.get("made")]
     report["workers"], report["batches_of_workers"] = len(workers), sum(workers)
     report["models"] = {kind: _of_models(sums) for kind, sums in kinds.items() if "model_calls" in sums}
-    report["max_tokens"] = promise = promise_of(promised)
     report["remarks"] = [*totals.get("remarks", {}).get("texts", ())]
     report["options"] = dict(totals.get("options", {}).get("met", {}))
     processors = totals.get("processors", {"cpu": 0.0, "delayed": 0.0})
@@ -64,15 +73,13 @@ def report_of(totals: Totals, *, elapsed: float) -> dict[str, Any]:
     report["busy"] = waited if waited > _BUSY else 0.0
     report["elapsed"] = elapsed
     report["loops"] = {
-        kind: _loop(kinds[kind], elapsed, _saved(promise) if kind == TRAINING else 0.0)
-        for kind in (TRAINING, EVALUATION)
-        if kinds.get(kind, {}).get("batches")
+        kind: _loop(kinds[kind], elapsed) for kind in (TRAINING, EVALUATION) if kinds.get(kind, {}).get("batches")
     }
     return report
 
 
-def _kinds(totals: Totals) -> tuple[Totals, dict[str, Any]]:
-    """The sums of loops by kind, with those of their workers; and of the training that --max-tokens changes."""
+def _kinds(totals: Totals) -> Totals:
+    """The sums of loops by kind, with those of their workers."""
     kind_of = {
         of: TRAINING if sums.get("steps") else EVALUATION for of, sums in totals.items() if of.startswith("loop ")
     }
@@ -87,9 +94,7 @@ def _kinds(totals: Totals) -> tuple[Totals, dict[str, Any]]:
         event = {name + suffix * (name in ("fetching", "collating")): value for name, value in sums.items()}
         event["of"] = kind_of.get(loop or "", ELSEWHERE)
         add_events(kinds, [{**event, "processes": [pid.split()[1]] if role == "loop" and sums.get("batches") else []}])
-        if kind_of.get(loop or "") == TRAINING and MAX_TOKENS in totals[loop or ""].get("options", ()):
-            add_events(kinds, [{**event, "of": MAX_TOKENS}])
-    return kinds, kinds.pop(MAX_TOKENS, {})
+    return kinds
 
 
 def _of_models(sums: dict[str, Any]) -> dict[str, int]:
@@ -98,7 +103,7 @@ def _of_models(sums: dict[str, Any]) -> dict[str, int]:
     return {name: sums.get(value, 0) for name, value in {**names, "removed": "removed", "shared": "shared"}.items()}
 
 
-def _loop(sums: dict[str, Any], elapsed: float, fewer_tokens: float) -> dict[str, Any]:
+def _loop(sums: dict[str, Any], elapsed: float) -> dict[str, Any]:
     """Of the loops of a kind: times, numbers, and the seconds that options and workers are expected to save."""
     loop: dict[str, Any] = {name: sums.get(name, 0.0) for name in _TIMES}
     loop |= {"batches": sums["batches"], "steps": sums.get("steps", 0), "processes": len(sums["processes"])}
@@ -107,17 +112,8 @@ def _loop(sums: dict[str, Any], elapsed: float, fewer_tokens: float) -> dict[str
     loop["share_of_run"] = loop["waited"] / max(elapsed * loop["processes"], 1e-9)
     calls = _of_models(sums)
     padding = max(0, calls["called_with"] - calls["tokens"] - calls["removed"]) / max(calls["called_with"], 1)
-    loop["gains"] = {
-        "remove_padding": padding * loop["model"],
-        "max_tokens": 0.0 if calls["removed"] else fewer_tokens * loop["model"],
-        **gains_of_workers(loop),
-    }
+    loop["gains"] = {"remove_padding": padding * loop["model"], **gains_of_workers(loop)}
     return loop
-
-
-def _saved(promise: dict[str, Any] | None) -> float:
-    """The share of tokens that an option saves."""
-    return 0.0 if promise is None else max(0.0, 1 - promise["computed_with"] / promise["computed"])
 
 
 def _seconds(loop: dict[str, Any]) -> float:
@@ -175,7 +171,7 @@ def sentences(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]
     }
     yield from (text for text, number in notes.items() if number)
     for kind, loop in report["loops"].items():
-        yield from loop_sentences(kind, loop, report["max_tokens"])
+        yield from loop_sentences(kind, loop)
     if settings["max_tokens"] is not None and MAX_TOKENS not in report["options"]:
         yield f"{MAX_TOKENS} did nothing: this script trained no Trainer and made no DataLoader that shuffles"
     if settings["remove_padding"] and REMOVE_PADDING not in report["options"]:
@@ -185,8 +181,8 @@ def sentences(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]
 
 
 def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    """The sentences on padding, and on the options that have fewer tokens computed."""
-    models, promise = report["models"], report["max_tokens"]
+    """The sentences on padding, and on what leaves it out."""
+    models = report["models"]
     called_with, tokens, removed, shared = (
         sum(calls[name] for calls in models.values()) for name in ("called_with", "tokens", "removed", "shared")
     )
@@ -203,9 +199,6 @@ def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[st
         yield text
     if report["computed"] > 2 * called_with:  # loaders make some batches that no model gets
         yield f"{report['padding']:.1%} of the {report['computed']:,} tokens in batches were padding"
-    if promise is not None and _saved(promise) > LITTLE and not settings["remove_padding"]:
-        tokens = f"the {promise['computed']:,} tokens in training"
-        yield f"{promise['option']} would compute {_saved(promise):.0%} fewer of {tokens}"
     if report["stored"] > LITTLE * report["computed"]:
         yield (
             f"{report['stored'] / report['computed']:.1%} of the tokens in batches were padding in every row of their "
@@ -214,7 +207,7 @@ def _of_padding(report: dict[str, Any], settings: dict[str, Any]) -> Iterator[st
         )
 
 
-def loop_sentences(kind: str, loop: dict[str, Any], promise: dict[str, Any] | None) -> Iterator[str]:
+def loop_sentences(kind: str, loop: dict[str, Any]) -> Iterator[str]:
     """The report on the loops of a kind, and what helps."""
     workers, gains, seconds = loop["num_workers"], loop["gains"], _seconds(loop)
     name = "_in_workers" * (workers > 0)
@@ -228,7 +221,6 @@ def loop_sentences(kind: str, loop: dict[str, Any], promise: dict[str, Any] | No
         return
     options = {
         f"{REMOVE_PADDING} saves about": gains["remove_padding"],
-        f"{promise['option'] if promise else MAX_TOKENS} saves about": gains["max_tokens"],
         f"num_workers={gains['num_workers']} instead of {workers} saves up to": gains["workers"],
     }
     helps = [f"{option} {saved:.3g} s" for option, saved in options.items() if saved > LITTLE * seconds]
@@ -238,5 +230,5 @@ def loop_sentences(kind: str, loop: dict[str, Any], promise: dict[str, Any] | No
         slow = "fetching rows" if fetching > collating else "collating"
         yield f"{kind} is bound by {slow}: only doing that faster helps, by {loop['share']:.1%} at most"
     else:
-        most = (max(gains["remove_padding"], gains["max_tokens"]) + gains["workers"]) / seconds
+        most = (gains["remove_padding"] + gains["workers"]) / seconds
         yield f"{kind} is bound by the model: less padding and other workers save {most:.1%} at most"

@@ -123,7 +123,7 @@ class Run:
         if isinstance(batch, BaseException):
             return
         values: dict[str, Any] = {"made": 1, "seconds": time.perf_counter() - began, **(noted or {})}
-        values |= values_of(batch, getattr(collator, "pad_to_multiple_of", None), getattr(collator, "_completions", 1))
+        values |= values_of(batch, getattr(collator, "pad_to_multiple_of", None))
         if is_unlabelled(batch):
             values["unlabelled"] = 1
             self.say(f"a batch has {UNLABELLED}: look at what truncates rows and ignores labels")

@@ -101,12 +101,7 @@ def is_packed(features: Any) -> bool:
     return not (forms & ~ROWS or kinds & ~INTS)
 
 
-def join(
-    features: Any,
-    names: Sequence[str],
-    pieces: Pieces | None = None,
-    remedy: str = "name the columns to keep, columns=[...]",
-) -> tuple[dict[str, NDArray[Any]], IntArray]:
+def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
     """Columns of `Rows` or mappings, or pieces of them, each as one array, and the tokens of each row.
 
     Raises TypeError where a column does not hold rows of numbers, ValueError where lengths differ, also from `pieces`.
@@ -120,7 +115,8 @@ def join(
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):
         if (kind := _kind_of(columns, index)) is None:
-            raise TypeError(f"column {name!r} does not hold rows of numbers: {_INSTEAD.get(name, remedy)}")
+            remedy = _INSTEAD.get(name, "name the columns to keep, columns=[...]")
+            raise TypeError(f"column {name!r} does not hold rows of numbers: {remedy}")
         kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
             first, other = (len(_value(features, row, column)) for column in (names[0], name))

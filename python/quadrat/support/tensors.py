@@ -124,6 +124,4 @@ def require_unrecorded(name: str) -> None:
 
 def tracked(array: Any) -> bool:
     """True if torch keeps track of what is done to an array, for its gradient or to do it again."""
-    if not is_tensor(array) or not (array.requires_grad or recording()):
-        return False
-    return recording() or bool(sys.modules["torch"].is_grad_enabled())
+    return is_tensor(array) and (recording() or (array.requires_grad and sys.modules["torch"].is_grad_enabled()))

@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-_DEEPEST = 8  # a sampler may name itself as its sampler
 
 
 class CollatorWrapper:
@@ -23,13 +22,6 @@ class CollatorWrapper:
         if name == "collator" or name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.collator, name)
-
-
-def inner_objects(value: Any, *names: str) -> Iterator[Any]:
-    """An object, the one that it holds under the first of these names that it has, and so on."""
-    for _ in range(_DEEPEST):
-        yield value
-        value = next(filter(None, (getattr(value, name, None) for name in names)), None)
 
 
 def calling_trainer(method: str) -> Any:

@@ -120,10 +120,6 @@ class PreferenceCollator(TrlCollator):
         sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in columns)
         return sets, tuple(column for column in self._numbers if not column.optional or column.name in columns)
 
-    @property
-    def _completions(self) -> int:
-        return len(self._rows[0].completions)
-
     def _roles(self, features: Any) -> dict[str, Role]:
         sets, numbers = self._rows_and_numbers(features[0])
         tokens = dict.fromkeys((name for rows in sets for name in rows.columns), Role.TOKENS)
