@@ -94,7 +94,7 @@ class Batch:
     def column(self, *, mask: bool = False) -> tuple[PadColumn, torch.Tensor]:
         """A column for a launch, and the output that it writes: the rows, or their attention mask."""
         out, values = torch.empty_like(self.padded), None if mask else self.ragged.values
-        return _device.column_of(values, self.ragged.offsets, self.width, left=self.left, fill=0, out=out), out
+        return _device.column_of(out, values, self.ragged.offsets, left=self.left), out
 
     def mask(self) -> torch.Tensor:
         places, lengths = torch.arange(self.width, device="cuda"), self.ragged.lengths[:, None]

@@ -96,6 +96,19 @@ def test_they_run_on_the_current_stream_and_device() -> None:
     assert torch.equal(padded.reshape(-1), torch.arange(1, (1 << 20) + 1, device="cuda"))
 
 
+def test_more_than_2_to_the_32_elements() -> None:
+    rows, width = 3, 2**31 - 5
+    if torch.cuda.mem_get_info()[0] < 3 * rows * width:
+        pytest.skip("needs 20 GB of free GPU memory")
+    values = torch.arange(256, device="cuda").to(torch.uint8).repeat(2**25)[: 3 * width - 3]
+    offsets = torch.tensor([0, width, 2 * width, 3 * width - 3], device="cuda")
+    padded = quadrat.pad(quadrat.Ragged(values, offsets), max_length=width, padding_value=7)
+    assert torch.equal(padded.reshape(-1)[: 3 * width - 3], values)
+    assert padded[2, -4:].tolist() == [(3 * width - 4) % 256, 7, 7, 7]
+    back = quadrat.unpad(padded, lengths=offsets.diff(), total=3 * width - 3)
+    assert torch.equal(back.values, values)
+
+
 WIDTHS = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 DTYPES = st.sampled_from([torch.float32, torch.int64, torch.bfloat16, torch.bool])
 

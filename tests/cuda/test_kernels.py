@@ -53,7 +53,7 @@ def test_more_columns_than_a_launch_takes(count: int) -> None:
         dtype = dtypes[i % 4]
         values = None if i % 5 == 4 else torch.full((10, 1 + i % 3), 1, device=DEVICE).to(dtype)
         out = torch.full((4, 5 + i, *(() if values is None else values.shape[1:])), 9, device=DEVICE).to(dtype)
-        columns.append(column_of(values, offsets, 5 + i, left=i % 2 == 1, fill=0, out=out))
+        columns.append(column_of(out, values, offsets, left=i % 2 == 1))
         outs.append((out, values))  # a column has addresses only
     pad_columns(columns, 4, offsets.device)
     for i, (out, _) in enumerate(outs):

@@ -10,12 +10,12 @@ import transformers
 
 import quadrat
 from support.compare import assert_identical, assert_same_batch, generator_states, outcome
-from support.samples import CLASSES, TWINS, batch, make, tokenizer
+from support.samples import CLASSES, batch, make, tokenizer
 from support.strategies import make_tokenizer
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_everything_is_kept(name, framework):
     original = make(transformers, name, return_tensors=framework)
     outcome(original, batch(name))  # a seeded one has drawn by now
@@ -38,7 +38,7 @@ REMEMBERED = ["DataCollatorWithPadding"]
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_goes_on_where_the_original_was(name, framework):
     reference = make(transformers, name, return_tensors=framework)
     outcome(reference, batch(name))
@@ -110,7 +110,7 @@ def test_without_a_twin():
 
 
 @pytest.mark.skipif(
-    "DataCollatorForWholeWordMask" in TWINS or not hasattr(transformers, "DataCollatorForWholeWordMask"),
+    "DataCollatorForWholeWordMask" in CLASSES or not hasattr(transformers, "DataCollatorForWholeWordMask"),
     reason="transformers 5 has another class of this name before 5.20",
 )
 def test_another_class_of_the_same_name():

@@ -27,7 +27,9 @@ GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]
 
 
 @pytest.mark.parametrize("multiple", [2**48 + 1, 2**62, 2**63 - 1, 2**63, 2**64])
-@pytest.mark.parametrize("name", [name for name in samples.TWINS if hasattr(samples.make(quadrat, name), "tokenizer")])
+@pytest.mark.parametrize(
+    "name", [name for name in samples.CLASSES if hasattr(samples.make(quadrat, name), "tokenizer")]
+)
 def test_widths_beyond_any_memory(name, multiple):
     collators = [samples.make(library, name) for library in (transformers, quadrat)]
     for collator in collators:

@@ -12,7 +12,7 @@ import transformers
 import quadrat
 from support import samples
 from support.compare import assert_identical, assert_same_outcome, default_dtype, frozen, generator_states, outcome
-from support.samples import TWINS, batch, make
+from support.samples import CLASSES, batch, make
 
 
 class Tensor(np.ndarray):
@@ -42,7 +42,7 @@ def outcomes(module, name, framework, *, by_option):
 
 @pytest.mark.usefixtures("_tensorflow")
 @pytest.mark.parametrize("framework", ["tf", "jax", "mlx", "unknown"])
-@pytest.mark.parametrize(("name", "by_option"), [(name, one) for name in TWINS for one in (True, False)])
+@pytest.mark.parametrize(("name", "by_option"), [(name, one) for name in CLASSES for one in (True, False)])
 def test_as_in_transformers(name, framework, by_option):
     if name == "DataCollatorWithPadding" and not by_option:
         return  # takes no such argument
@@ -97,7 +97,7 @@ def bfloat16_is_whole():
     return True
 
 
-@pytest.mark.parametrize("name", samples.TWINS)
+@pytest.mark.parametrize("name", samples.CLASSES)
 def test_other_defaults_of_torch(name):
     """A plan made for one default dtype, or device, is not used for another."""
     reference, collator = samples.pair(name)

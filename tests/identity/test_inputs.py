@@ -219,7 +219,7 @@ def test_two_columns_of_one_name():
         quadrat.DataCollatorWithPadding(samples.tokenizer())(table)
 
 
-ROWS_OF_ARRAYS = set(samples.TWINS) - {"DataCollatorForMultipleChoice", "DataCollatorForWholeWordMask"}
+ROWS_OF_ARRAYS = set(samples.CLASSES) - {"DataCollatorForMultipleChoice", "DataCollatorForWholeWordMask"}
 ROWS_OF_ARRAYS -= set() if flattening_takes_arrays() else {"DataCollatorWithFlattening"}
 
 

@@ -19,11 +19,11 @@ from quadrat.installed import originals
 from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
 from support.patched import picture
-from support.samples import TWINS, batch, make, tokenizer
+from support.samples import CLASSES, batch, make, tokenizer
 from support.strategies import features
 
 OF_TRAINER = [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)]
-SWAPPED = sorted({*TWINS, "default_data_collator", *OF_TRAINER})
+SWAPPED = sorted({*CLASSES, "default_data_collator", *OF_TRAINER})
 PLACES = [transformers, transformers.data, data_collator, trainer_pt_utils, transformers.trainer]
 
 
@@ -138,7 +138,7 @@ print("done")
 
 
 @pytest.mark.parametrize("framework", ["pt", "np", "wrong"])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_same_batches_inside(name, framework):
     outcomes = []
 
@@ -205,7 +205,7 @@ def test_classes_of_ones_own():
 
 
 @pytest.mark.parametrize("module", [transformers, quadrat])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_pickles_made_inside(name, module):
     collator, function = pair = make(module, name), module.default_data_collator
     with quadrat.patch_transformers():

@@ -20,7 +20,7 @@ import quadrat
 from quadrat.input.rows import Rows
 from quadrat.installed.behaviour import flattening_takes_arrays
 from support.compare import assert_same_batch, assert_same_outcome, outcome, seeded
-from support.samples import TWINS, batch, make
+from support.samples import CLASSES, batch, make
 from support.strategies import make_tokenizer
 
 INTEGERS = st.sampled_from([pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()])
@@ -139,7 +139,7 @@ def collate(package, name, framework, features):
 
 
 @pytest.mark.parametrize("chosen", FORMATS)
-@pytest.mark.parametrize("name", sorted(TWINS))
+@pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_collator(name, chosen):
     dataset = datasets.Dataset.from_list(batch(name)).with_format(chosen)
     keys = list(range(len(dataset)))

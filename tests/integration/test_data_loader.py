@@ -22,7 +22,7 @@ from support.workers import Collate, Kills, Observed, by_name, load, observe, se
 BLOCKS = {name: 2 if "Permutation" in name else 1 for name in samples.CLASSES}
 
 
-NAMES = samples.TWINS * 4
+NAMES = samples.CLASSES * 4
 
 
 @pytest.fixture

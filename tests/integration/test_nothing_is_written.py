@@ -127,7 +127,7 @@ def without_padding(of: Things) -> None:
 CASES: dict[str, Callable[[Things], Any]] = {
     **{
         name: called(lambda name=name: samples.make(quadrat, name), lambda name=name: samples.batch(name))
-        for name in samples.SAMPLES
+        for name in samples.CLASSES
     },
     "tokenizer_pad": lambda of: quadrat.tokenizers.tokenizer_pad(of.tokenizer, of.rows[:4], return_tensors="pt"),
     "lengths": lambda of: [quadrat.lengths(data) for data in (of.dataset, of.rows)],

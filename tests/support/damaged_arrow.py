@@ -169,8 +169,9 @@ def damaged(damage: str) -> Sample:
 
 
 def outcome(damage: str) -> str:
+    sample = damaged(damage)  # owns the memory
     try:
-        return f"no error, but {list(rows_of(damaged(damage).given))}"
+        return f"no error, but {list(rows_of(sample.given))}"
     except ValueError as error:
         return f"ValueError: {error}"
 

@@ -45,7 +45,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "DefaultDataCollator": ({}, _EVEN),
 }
 # With 5.x, `DataCollatorForWholeWordMask` is another `DataCollatorForLanguageModeling`: see test_whole_words.py.
-CLASSES = TWINS = sorted(name for name in ORIGINALS if "DataCollator" in name)
+CLASSES = sorted(name for name in ORIGINALS if "DataCollator" in name)
 _WITHOUT_TOKENIZER = ("DataCollatorWithFlattening", "DefaultDataCollator")
 
 

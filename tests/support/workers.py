@@ -17,7 +17,7 @@ class Collate:
     def __init__(self, module: Any, framework: str = "pt") -> None:
         self.collators = {
             name: samples.make(module, name, return_tensors=framework)
-            for name in samples.TWINS
+            for name in samples.CLASSES
             if framework == "pt" or samples.source_of(name) == framework
         }
 

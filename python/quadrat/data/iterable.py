@@ -98,13 +98,13 @@ class _InArrow:
                 first += 1
                 self._in_arrow += 1
                 yield row
-                if reads.found:
+                if reads.any:
                     break
 
         while first < len(table):
-            if reads.found:
+            if reads.any:
                 self._pause = min(4 * self._pause, _LONGEST_PAUSE)
-                self._in_arrow, self._as_dicts, reads.found = 0, min(self._pause * self._in_arrow, _MOST_DICTS), False
+                self._in_arrow, self._as_dicts, reads.any = 0, min(self._pause * self._in_arrow, _MOST_DICTS), False
             if self._as_dicts > 0 or not plain:
                 count = min(len(table) - first, _TOGETHER - first % _TOGETHER)
                 rows, first = _dicts_of(key, table, first, count, read), first + count

@@ -199,7 +199,7 @@ def _joins(features: Any, name: str) -> bool:
 class Reads:
     """Tells if other code than a collator read one of the rows that stayed in Arrow."""
 
-    found = False
+    any = False
 
 
 class LazyTable:
@@ -258,7 +258,7 @@ class LazyRow(dict[str, Any]):
         where = self.where
         if where is not None:
             source, place = where
-            source.reads.found = True
+            source.reads.any = True
             values = source.table.row(place)
             with _lock:
                 if self.where is not None:  # another thread may have read the row, and changed it

@@ -58,12 +58,16 @@ def bits_of_padding(value: Any, like: Tensor) -> int:
     return int(bits[0])
 
 
-def _filled(out: Tensor, values: Tensor | None, offsets: Tensor, *, left: bool, fill: int = 0) -> Tensor:
-    """`out`, `[rows, width, ...]`, filled with `values`, `[total, ...]`; without values, an attention mask."""
-    offsets, item, inner = offsets.long().contiguous(), out.element_size(), math.prod(out.shape[2:])
+def column_of(out: Tensor, values: Tensor | None, offsets: Tensor, *, left: bool, fill: int = 0) -> PadColumn:
+    """A column for a launch: `values`, `[total, ...]`, to `out`, `[rows, width, ...]`; without, an attention mask."""
+    item, inner = out.element_size(), math.prod(out.shape[2:])
     source, bits = ((0, 0), bits_of_padding(True, out)) if values is None else (_source_of(values, offsets), 0)
-    column = PadColumn(*source, address_of(offsets), out.shape[1], left, item, inner, bits, fill, address_of(out))
-    gpu.pad_columns([column], len(out), out.device)
+    return PadColumn(*source, address_of(offsets), out.shape[1], left, item, inner, bits, fill, address_of(out))
+
+
+def _filled(out: Tensor, values: Tensor | None, offsets: Tensor, *, left: bool, fill: int = 0) -> Tensor:
+    offsets = offsets.long().contiguous()
+    gpu.pad_columns([column_of(out, values, offsets, left=left, fill=fill)], len(out), out.device)
     return out
 
 

@@ -237,7 +237,7 @@ def _unfit(steps: tuple[Step, ...], values: Mapping[str, Any]) -> Step | None:
 def remember_fallback(collator: Any, framework: Any, why: Reason, options: tuple[Fact, ...] | None) -> None:
     """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
 
-    own: its own facts, read before that was decided.
+    options: its own facts, read before that was decided.
     """
     tokenizer = getattr(collator, "tokenizer", None)
     cls = type(tokenizer)

@@ -192,14 +192,14 @@ class _Cut(_Preferences):
             names = [name for name, _ in rows.outputs if name in batch]
             if not names:
                 continue
-            made = [batch[name] for name in names]
-            sizes = made[1].sum(1).numpy()
+            outputs = [batch[name] for name in names]
+            sizes = outputs[1].sum(1).numpy()
             kept = np.minimum(sizes, limit)
             starts = sizes - kept if ends else np.zeros_like(sizes)
-            bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
+            bounds = np.arange(len(sizes) + 1, dtype=np.int64) * outputs[0].shape[1]
             columns = _core.Columns()
-            for index, one in enumerate(made):
-                columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
+            for index, output in enumerate(outputs):
+                columns.add_ragged(address_of(output), INT64, output.numel(), address_of(bounds), len(sizes))
                 columns.cut(index, address_of(starts), address_of(kept))
             steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
             layout = col.BatchLayout(rounded_up(int(kept.max()), collator.pad_to_multiple_of))

@@ -169,12 +169,12 @@ class _Joined(_Padded):
             total = batch[MAIN].shape[1]
             rows, end = len(bounds) - 1, int(bounds[-1])
             if rest := total - end:
-                one = collator.padding_is_one_sequence
-                batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
-                batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
-                more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
-                bounds = torch.cat([bounds, more.to(torch.int32)])
-                longest = max(batch["max_length_q"], rest if one else 1)
+                joined = collator.padding_is_one_sequence
+                batch["position_ids"][0, end:] = torch.arange(rest) if joined else 0
+                batch["seq_idx"][0, end:] = rows if joined else torch.arange(rows, rows + rest)
+                bounds_of_padding = torch.tensor([total]) if joined else torch.arange(end + 1, total + 1)
+                bounds = torch.cat([bounds, bounds_of_padding.to(torch.int32)])
+                longest = max(batch["max_length_q"], rest if joined else 1)
                 batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
         batch["cu_seq_lens_k"] = bounds
         return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
