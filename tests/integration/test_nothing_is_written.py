@@ -125,6 +125,10 @@ def without_padding(of: Things) -> None:
 
 
 CASES: dict[str, Callable[[Things], Any]] = {
+    "DataCollatorForWholeWordMask": called(
+        lambda: quadrat.DataCollatorForWholeWordMask(samples.tokenizer()),
+        lambda: [{"input_ids": [5, 6, 7], "offset_mapping": [(0, 2), (2, 4), (5, 6)]} for _ in range(3)],
+    ),
     **{
         name: called(lambda name=name: samples.make(quadrat, name), lambda name=name: samples.batch(name))
         for name in samples.CLASSES

@@ -55,7 +55,7 @@ install() { "$UV" pip install --quiet --python "$FOLDER/venv" "$@"; }
 
 if [ ! -d "$FOLDER/venv" ]; then
     "$UV" venv --quiet --python "$PYTHON" "$FOLDER/venv"
-    install --only-binary :all: torch numpy pyarrow pandas pytest pytest-xdist pytest-benchmark hypothesis rich
+    install --only-binary :all: torch numpy pyarrow pandas pytest pytest-xdist pytest-benchmark hypothesis
     install scikit-build-core pybind11 ninja cmake pyyaml
     # transformers without what has no wheels here, for which tests/support/without_tokenizers.py stands in, in every
     # process of this environment. 5.x needs more.
