@@ -253,7 +253,7 @@ def test_a_loop_with_accelerate(tmp_path, options):
 GRPO = """
 import warnings
 warnings.simplefilter("ignore")
-from support.online import trainer_of
+from model.test_prompt_groups import trainer_of
 trainer_of("GRPO", "out", beta=0.1).train()
 """
 

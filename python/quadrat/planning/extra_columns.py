@@ -282,4 +282,4 @@ def extra_kind(
     if not forms & PYTHON_ROWS and kinds.bit_count() == 1 and (keeps or kinds in (1 << FLOAT16, 1 << BFLOAT16)):
         return kinds.bit_length() - 1
     kind = inferred_kind(kinds, float_kind) if kinds else INT64
-    return INT64 if kind == BOOL and value_type is not bool and not keeps else kind
+    return INT64 if kind == BOOL and value_type not in (bool, np.bool_) and not keeps else kind
