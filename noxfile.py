@@ -27,8 +27,8 @@ JOBS = os.environ.get("JOBS") or str(os.cpu_count())
 
 def runs(python: str) -> bool:
     """True if there is such a Python: the stand-in of one that pyenv has not switched on fails."""
-    found = shutil.which(python)
-    return found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0
+    path = shutil.which(python)
+    return path is not None and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 # Of transformers: 4 is 4.57, and `newest` what .venv has. The others are dependency groups, of all packages together.

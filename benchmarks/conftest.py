@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Add the versions that a result depends on, and the GPU."""
-    machine_info |= {name: found for name in LIBRARIES if (found := version(name)) != "not installed"}
+    machine_info |= {name: release for name in LIBRARIES if (release := version(name)) != "not installed"}
     machine_info |= {"gil": has_gil(), "cores": os.cpu_count()}
     if torch.cuda.is_available():
         from quadrat import _cuda  # not in every build

@@ -153,7 +153,7 @@ def growth() -> None:
     rows = crossed(load("growth", "batches"), "tokens", "kind")
 
     def cost(side: str, kind: str) -> Cell:
-        return lambda row: f"{found / row['tokens']:.2f}" if (found := measured(row[kind], side)) else ""
+        return lambda row: f"{amount / row['tokens']:.2f}" if (amount := measured(row[kind], side)) else ""
 
     lines = [(side, kind) for side in SIDES[::-1] for kind in ("lists", "numpy")]
     headings = " | ".join(f"{side}, {kind}" for side, kind in lines)
@@ -230,8 +230,8 @@ def bandwidth() -> None:
 
 def kernels() -> None:
     def row(case: Record) -> list[str]:
-        other, own = (measured(case, way, "graph_ns") for way in ("torch", "quadrat"))
-        graph = [f"{other / 1e3:.1f} µs", f"{own / 1e3:.1f} µs", times(other / own)] if own and other else [""] * 3
+        other, ours = (measured(case, way, "graph_ns") for way in ("torch", "quadrat"))
+        graph = [f"{other / 1e3:.1f} µs", f"{ours / 1e3:.1f} µs", times(other / ours)] if ours and other else [""] * 3
         return [case["of"], case["other"], *(cell(case) for cell in against("torch")), *graph]
 
     of = "its time | quadrat | speed-up"
@@ -258,15 +258,15 @@ def usual(cases: list[Record], job: str) -> dict[str, Record]:
 
 def peers(job: str) -> None:
     """Each way's time, and the speed-up of quadrat over it, by kind of rows, for the usual batch."""
-    found = usual(load("peers"), job)
-    ways = list(found["lists"]["ways"])
-    kinds = " | ".join(found)
-    put(f"time | {kinds}", ways, str, *(lambda way, case=case: taken(way)(case) for case in found.values()))
+    cases = usual(load("peers"), job)
+    ways = list(cases["lists"]["ways"])
+    kinds = " | ".join(cases)
+    put(f"time | {kinds}", ways, str, *(lambda way, case=case: taken(way)(case) for case in cases.values()))
     print()
-    gains = [lambda way, case=case: gain(way)(case) for case in found.values()]
+    gains = [lambda way, case=case: gain(way)(case) for case in cases.values()]
     put(f"speed-up of quadrat over | {kinds}", ways[:-1], str, *gains)
-    timed = [one for case in found.values() for one in case["ways"].values() if "ratio_quartiles" in one]
-    widths = [(one["ratio_quartiles"][1] - one["ratio_quartiles"][0]) / 2 / one["ratio"] for one in timed]
+    timed = [result for case in cases.values() for result in case["ways"].values() if "ratio_quartiles" in result]
+    widths = [(result["ratio_quartiles"][1] - result["ratio_quartiles"][0]) / 2 / result["ratio"] for result in timed]
     print(
         f"\n{measured_on('peers')} A speed-up is the median of the ratios of single calls. In nine of ten comparisons, "
         f"its quartiles are within {share(quantiles(widths, n=10)[-1])} of it."
@@ -289,18 +289,18 @@ def behind() -> None:
     named += [(case["case"], case) for case in load("batching", "times")]
     for case in load("cuda", "compare"):
         named.append((f"GPU: {case['of']}", {"ways": {case["other"]: case["ways"]["torch"]}}))
-    all_of = [(text, way, one["ratio"]) for text, case in named for way, one in case["ways"].items() if "ratio" in one]
-    slower = [one for one in all_of if one[2] < 1]
+    all_of = [(text, way, row["ratio"]) for text, case in named for way, row in case["ways"].items() if "ratio" in row]
+    slower = [comparison for comparison in all_of if comparison[2] < 1]
     print(f"In {len(slower)} of {len(all_of):,} comparisons, another way is faster; in these by a tenth or more:\n")
     slower = [(text, way, f"{ratio:.2f}") for text, way, ratio in slower if ratio < 0.9]
     put("case | faster | its time / quadrat's", slower, texts=2)
 
 
 def old_major() -> None:
-    found = [case for case in load("peers_4") if case["job"] == "padding"]
+    cases = [case for case in load("peers_4") if case["job"] == "padding"]
     lines = {"padding, time": BOTH[0], "padding, speed-up of quadrat": BOTH[2]}
-    cells = [lambda name, case=case: lines[name](case) for case in found]
-    put("transformers 4.57 | " + " | ".join(case["input"] for case in found), lines, str, *cells)
+    cells = [lambda name, case=case: lines[name](case) for case in cases]
+    put("transformers 4.57 | " + " | ".join(case["input"] for case in cases), lines, str, *cells)
     print(f"\n{measured_on('peers_4')}")
 
 
@@ -311,8 +311,8 @@ WAYS = {
 }
 
 
-def sooner(one: Record) -> str:
-    return f"{1 / one.get('ratio', 1):.2f}{TIMES}"
+def sooner(row: Record) -> str:
+    return f"{1 / row.get('ratio', 1):.2f}{TIMES}"
 
 
 def loop(*, model: bool) -> None:
@@ -321,9 +321,9 @@ def loop(*, model: bool) -> None:
         "| workers | samples/s | CPU seconds per epoch | computed / real tokens | speed-up",
         ({**case, **case["ways"][way], "way": text} for case in chosen for way, text in WAYS.items()),
         *(fact("way"), fact("workers")),
-        lambda one: f"{one['samples'] * 1e9 / one['ns']:,.0f}",
-        lambda one: f"{one['cpu_ns'] / 1e9:.1f}",
-        lambda one: f"{one['computed_per_token']:.2f}",
+        lambda row: f"{row['samples'] * 1e9 / row['ns']:,.0f}",
+        lambda row: f"{row['cpu_ns'] / 1e9:.1f}",
+        lambda row: f"{row['computed_per_token']:.2f}",
         sooner,
     )
     print(f"\n{measured_on('loop')}")

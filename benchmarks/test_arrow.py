@@ -16,9 +16,9 @@ from quadrat.data.arrow import original_getitems as fetched_by_datasets
 
 def fetched(collator: str, rows: Any, ours: Any = None, keys: Any = None, **options: Any) -> Job:
     """Fetched by `__getitems__`, as a DataLoader does, from the same `datasets.Dataset` for both or from `ours`."""
-    (reference, own), keys = pair(collator, **options), pick() if keys is None else keys
+    (reference, replacement), keys = pair(collator, **options), pick() if keys is None else keys
     source = rows if ours is None else ours
-    ways = lambda _: reference(fetched_by_datasets(rows, keys)), lambda _: own(source.__getitems__(keys))
+    ways = lambda _: reference(fetched_by_datasets(rows, keys)), lambda _: replacement(source.__getitems__(keys))
     return collated(ways, fetched_by_datasets(rows, keys))
 
 
@@ -37,7 +37,7 @@ def labelled() -> datasets.Dataset:
 def choices() -> datasets.Dataset:
     ids = saved().data.column("input_ids").to_pylist()
     rows = [[ids[(row + choice) % len(ids)] for choice in range(4)] for row in range(len(ids))]
-    masks = [[[1] * len(one) for one in row] for row in rows]
+    masks = [[[1] * len(choice) for choice in row] for row in rows]
     return datasets.Dataset.from_dict({"input_ids": rows, "attention_mask": masks, "label": [0] * len(ids)})
 
 

@@ -51,12 +51,12 @@ def batches(way: str, lengths: Any, **options: Any) -> list[list[int]]:
 
 def spread(way: str, rows: int) -> dict[str, Any]:
     lengths = row_lengths(rows)
-    made = batches(way, lengths)
-    assert sorted(row for batch in made for row in batch) == list(range(rows))
+    plan = batches(way, lengths)
+    assert sorted(row for batch in plan for row in batch) == list(range(rows))
     step([128])
-    taken = [step(lengths[batch]) for batch in made]
+    taken = [step(lengths[batch]) for batch in plan]
     median, late = np.quantile(taken, (0.5, 0.9))
-    return {"rows": rows, "steps": len(made), "median": median, "late": late / median}
+    return {"rows": rows, "steps": len(plan), "median": median, "late": late / median}
 
 
 def predicted(rounds: int) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def predicted(rounds: int) -> dict[str, Any]:
     widths = {width: [width - 1, *[width] * (TOKENS // width - 1)] for width in WIDTHS}
     step(widths[WIDTHS[0]])
     seconds = {width: min(step(lengths) for _ in range(rounds)) for width, lengths in widths.items()}
-    said = AttentionCost.of(model()).of_tokens(WIDTHS)
+    costs = AttentionCost.of(model()).of_tokens(WIDTHS)
     measured = {f"{width} tokens": seconds[width] / seconds[WIDTHS[0]] for width in WIDTHS}
-    return {**measured, "predicted": (said / said[0]).tolist()}
+    return {**measured, "predicted": (costs / costs[0]).tolist()}
 
 
 def waiting(rank: int, way: str, rows: int, file: str) -> tuple[float, float]:
@@ -74,11 +74,11 @@ def waiting(rank: int, way: str, rows: int, file: str) -> tuple[float, float]:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", f"file://{file}", rank=rank, world_size=2)
     lengths, waited = row_lengths(rows), 0.0
-    made = batches(way, lengths, world_size=2, rank=rank)
+    plan = batches(way, lengths, world_size=2, rank=rank)
     step([128])
     distributed.barrier()
     began = perf_counter()
-    for batch in made:
+    for batch in plan:
         step(lengths[batch])
         waits = perf_counter()
         distributed.barrier()

@@ -33,19 +33,19 @@ def lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
 
 def measured_lengths(rows: int, *, shuffle: bool) -> Job:
     lengths, part = row_lengths(rows), min(rows, PART)
-    given = datasets.Dataset(pa.table({"input_ids": lists(lengths, pa.array(np.zeros(lengths.sum(), np.int8)))}))
-    given = given.shuffle(seed=0) if shuffle else given
-    some = given.select(range(part))
+    dataset = datasets.Dataset(pa.table({"input_ids": lists(lengths, pa.array(np.zeros(lengths.sum(), np.int8)))}))
+    dataset = dataset.shuffle(seed=0) if shuffle else dataset
+    some = dataset.select(range(part))
 
     def by_rows() -> list[int]:
         return [len(row["input_ids"]) for row in some]
 
     def check() -> None:
-        found = quadrat.lengths(given)
-        assert found[:part].tolist() == by_rows()
-        assert int(found.sum()) == int(lengths.sum())
+        result = quadrat.lengths(dataset)
+        assert result[:part].tolist() == by_rows()
+        assert int(result.sum()) == int(lengths.sum())
 
-    ways = {REFERENCE: by_rows, "quadrat": lambda: quadrat.lengths(given)}
+    ways = {REFERENCE: by_rows, "quadrat": lambda: quadrat.lengths(dataset)}
     facts = {"part": "times", "rows": rows}
     return Job(ways, facts, check=check, slow=(REFERENCE,), factors={REFERENCE: rows / part})
 

@@ -110,8 +110,8 @@ def pad(*of: Any, masks: tuple[bool, ...] = (False,)) -> Job:
     def right(_: Any) -> bool:
         by_hand = torch.zeros_like(batch.padded)
         by_hand[batch.mask()] = batch.ragged.values
-        made = {False: by_hand, True: batch.mask().to(batch.dtype)}
-        return all(torch.equal(out, made[mask]) for out, mask in zip(outs, masks, strict=True))
+        expected = {False: by_hand, True: batch.mask().to(batch.dtype)}
+        return all(torch.equal(out, expected[mask]) for out, mask in zip(outs, masks, strict=True))
 
     return bandwidth(lambda: pad_columns(columns, batch.rows, outs[0].device), bytes_moved, right)
 
@@ -121,7 +121,7 @@ def unpad(*of: Any) -> Job:
     return bandwidth(
         lambda: _device.unpad(batch.padded, batch.ragged.offsets, len(batch.ragged.values), left=batch.left),
         2 * batch.bytes,
-        lambda found: torch.equal(found, batch.padded[batch.mask()]),
+        lambda values: torch.equal(values, batch.padded[batch.mask()]),
     )
 
 
@@ -129,10 +129,10 @@ def flatten(*of: Any) -> Job:
     batch = Batch(*of)
     values, offsets, total = batch.ragged.values, batch.ragged.offsets, len(batch.ragged.values)
 
-    def right(found: Any) -> bool:
+    def right(outputs: Any) -> bool:
         row = torch.repeat_interleave(torch.arange(batch.rows, device="cuda"), batch.ragged.lengths)
         expected = values, torch.arange(total, device="cuda") - offsets[row], row.int(), offsets.int()
-        return all(torch.equal(mine, other) for mine, other in zip(found, expected, strict=True))
+        return all(torch.equal(mine, other) for mine, other in zip(outputs, expected, strict=True))
 
     flat = partial(_device.flatten, values, offsets, total, start=0, padding_value=0)
     return bandwidth(flat, 2 * batch.bytes + total * 12, right)
@@ -165,18 +165,18 @@ def compared(function: str, name: str, other: str, of: tuple[Any, ...]) -> Job:
     """quadrat's function beside one of torch's."""
     batch = Batch(*of)
     rows, lengths, total = batch.ragged, batch.ragged.lengths, len(batch.ragged.values)
-    own: Call = {
+    ours: Call = {
         "pad": lambda: quadrat.pad(rows, max_length=batch.width),
         "unpad": lambda: quadrat.unpad(batch.padded, lengths=lengths, total=total).values,
     }[function]
     call = other_way(other, batch)
 
     def check() -> None:
-        expected = own()
+        expected = ours()
         same(expected, call().reshape(expected.shape))
 
     facts = {"part": "compare", "of": f"{function}, {name}", "other": other}
-    return Job({"torch": call, "quadrat": own}, facts, check=check)
+    return Job({"torch": call, "quadrat": ours}, facts, check=check)
 
 
 def masked() -> Job:
@@ -186,10 +186,10 @@ def masked() -> Job:
     columns, (ids, labels, mask) = zip(batch.column(), batch.column(), batch.column(mask=True), strict=True)
     keys = torch.arange(batch.rows, device="cuda")
     special = torch.tensor([1 << 0 | 1 << 7], device="cuda")
-    own = columns[0]
+    column = columns[0]
     options = PhiloxOptions(7, 0, 0.15, 0.8, 0.1, 103, 30522)
-    rows = own.offsets, batch.rows, own.width, own.left, False, 0, address_of(special), 1
-    outputs = own.out, address_of(labels), ids.numel(), True, own.values, own.values_size, 0, address_of(mask)
+    rows = column.offsets, batch.rows, column.width, column.left, False, 0, address_of(special), 1
+    outputs = column.out, address_of(labels), ids.numel(), True, column.values, column.values_size, 0, address_of(mask)
 
     def one_by_one() -> Any:
         pad_columns([columns[0], columns[2]], batch.rows, ids.device)

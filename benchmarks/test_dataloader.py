@@ -43,10 +43,12 @@ def loading(collator: str, workers: int, *, arrow: bool) -> Job:
         ours = quadrat.ArrowDataset(theirs)
     else:
         theirs = ours = in_memory(**{"return_special_tokens_mask": True} if special else {})
-    reference, own = (loader(rows, made, workers) for rows, made in zip((theirs, ours), pair(collator), strict=True))
-    ways = {"transformers": lambda: deque(reference, 0), "quadrat": lambda: deque(own, 0)}
+    reference, replacement = (
+        loader(rows, collate, workers) for rows, collate in zip((theirs, ours), pair(collator), strict=True)
+    )
+    ways = {"transformers": lambda: deque(reference, 0), "quadrat": lambda: deque(replacement, 0)}
     facts = {"workers": workers, "rows": ROWS, "batches": BATCHES}
-    return Job(ways, facts, check=lambda: same(batches(reference), batches(own)), per=BATCHES)
+    return Job(ways, facts, check=lambda: same(batches(reference), batches(replacement)), per=BATCHES)
 
 
 COLLATORS = {"padding": "DataCollatorWithPadding", "masked language modelling": "DataCollatorForLanguageModeling"}

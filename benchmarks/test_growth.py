@@ -37,12 +37,12 @@ def batch(kind: str, tokens: int) -> Job:
     return job({"quadrat": ours}, features, facts, check=lambda: holds_rows(ours(features), features))
 
 
-def holds_rows(made: Any, features: list[Feature]) -> None:
+def holds_rows(output: Any, features: list[Feature]) -> None:
     """The mask picks the tokens of the rows out of the batch, and as many of each row."""
-    mask = made["attention_mask"].numpy().astype(bool)
+    mask = output["attention_mask"].numpy().astype(bool)
     assert np.array_equal(mask.sum(axis=1), [len(feature["input_ids"]) for feature in features])
     tokens = np.concatenate([feature["input_ids"] for feature in features])
-    assert np.array_equal(made["input_ids"].numpy()[mask], tokens)
+    assert np.array_equal(output["input_ids"].numpy()[mask], tokens)
 
 
 def memory_of(side: int, kind: str, tokens: Any, *sizes: list[np.ndarray]) -> dict[str, int]:
@@ -50,13 +50,13 @@ def memory_of(side: int, kind: str, tokens: Any, *sizes: list[np.ndarray]) -> di
     before, features = ([{"input_ids": KINDS[kind](row)} for row in rows] for rows in sizes)
     collate = (transformers, quadrat)[side].DataCollatorWithPadding(tokens)
     collate(before)
-    peak, made = grown(partial(collate, features))
-    return {"peak_bytes": peak, "output_bytes": sum(tensor.nbytes for tensor in made.values())}
+    peak, output = grown(partial(collate, features))
+    return {"peak_bytes": peak, "output_bytes": sum(tensor.nbytes for tensor in output.values())}
 
 
 def columns(count: int) -> Job:
     numbers = np.random.default_rng(0).integers(0, 30_000, (32, count, 128))
-    features = [{f"column_{place}": one.tolist() for place, one in enumerate(row)} for row in numbers]
+    features = [{f"column_{place}": column.tolist() for place, column in enumerate(row)} for row in numbers]
     ways = {"transformers": transformers.default_data_collator, "quadrat": quadrat.default_data_collator}
     return job(ways, features, {"part": "columns", "columns": count})
 

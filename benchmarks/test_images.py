@@ -42,23 +42,23 @@ def stored() -> datasets.Dataset:
 
 
 def by_hand(features: Any, dtype: torch.dtype) -> dict[str, Any]:
-    ids = [torch.as_tensor(one["input_ids"]) for one in features]
-    grids = torch.cat([torch.as_tensor(one["image_grid_thw"]) for one in features])
-    pixels = torch.cat([torch.as_tensor(one["pixel_values"], dtype=torch.float32) for one in features])
+    ids = [torch.as_tensor(feature["input_ids"]) for feature in features]
+    grids = torch.cat([torch.as_tensor(feature["image_grid_thw"]) for feature in features])
+    pixels = torch.cat([torch.as_tensor(feature["pixel_values"], dtype=torch.float32) for feature in features])
     padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
     return {"input_ids": padded, "pixel_values": pixels.to(dtype), "image_grid_thw": grids, "attention_mask": mask}
 
 
 def joined(half: bool, *, arrow: bool = False) -> Job:
     """The collator, one written by hand, and one copy of the bytes."""
     options = {"dtypes": HALF} if half else {}
-    own = quadrat.DataCollatorWithPadding(tokenizer(), join_columns=("pixel_values", "image_grid_thw"), **options)
+    collator = quadrat.DataCollatorWithPadding(tokenizer(), join_columns=("pixel_values", "image_grid_thw"), **options)
     dtype = torch.bfloat16 if half else torch.float32
     places, data = list(range(len(rows()))), stored() if arrow else None
     fetch = (lambda: fetched_by_datasets(data, places)) if arrow else rows
-    ours = (lambda: own(data.__getitems__(places))) if arrow else (lambda: own(rows()))
-    source = torch.from_numpy(np.concatenate([one["pixel_values"] for one in rows()]))
+    ours = (lambda: collator(data.__getitems__(places))) if arrow else (lambda: collator(rows()))
+    source = torch.from_numpy(np.concatenate([row["pixel_values"] for row in rows()]))
     room = torch.empty_like(source)
     ways: dict[str, Call] = {"by hand": lambda: by_hand(fetch(), dtype), "quadrat": lambda: dict(ours())}
     check = lambda: same(ways["by hand"](), ways["quadrat"](), containers=False)  # noqa: E731

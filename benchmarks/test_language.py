@@ -12,7 +12,9 @@ LANGUAGE, FLAT = "DataCollatorForLanguageModeling", "DataCollatorWithFlattening"
 def seq2seq() -> Job:
     indices = pick()
     others = indices[1:] + indices[:1]
-    features = [{**encode(one), "labels": encode(two)["input_ids"]} for one, two in zip(indices, others, strict=True)]
+    features = [
+        {**encode(index), "labels": encode(other)["input_ids"]} for index, other in zip(indices, others, strict=True)
+    ]
     return by_name("DataCollatorForSeq2Seq", features)
 
 

@@ -67,7 +67,7 @@ def model() -> torch.nn.Module:
 def cpu_ns() -> float:
     """CPU time of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used) * 1e9
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) * 1e9
 
 
 def epoch(way: str, workers: int, rows: Any, train: bool) -> tuple[dict[str, float], list[float]]:

@@ -92,9 +92,9 @@ def lengths(kind: str, size: int) -> Job:
 
 def padding(what: str, framework: str | None, size: int) -> Job:
     tok, rows = tokenizer(), rows_of(size)
-    given = rows if what == "rows" else {name: [row[name] for row in rows] for name in rows[0]}
+    inputs = rows if what == "rows" else {name: [row[name] for row in rows] for name in rows[0]}
     pads = tok.pad, partial(quadrat.tokenizers.tokenizer_pad, tok)
-    return pair(*(lambda pad=pad: pad(copy.copy(given), return_tensors=framework) for pad in pads))
+    return pair(*(lambda pad=pad: pad(copy.copy(inputs), return_tensors=framework) for pad in pads))
 
 
 def tokenizing(framework: str | None, size: int) -> Job:
@@ -103,7 +103,7 @@ def tokenizing(framework: str | None, size: int) -> Job:
     return pair(tokenize, patch=quadrat.tokenizers.patch_tokenizers)
 
 
-def stream(kind: str, made: str, size: int) -> Job:
+def stream(kind: str, name: str, size: int) -> Job:
     theirs, ours = (make(tokenizer()) for make in (DataCollatorWithPadding, quadrat.DataCollatorWithPadding))
     rows = [{"input_ids": [2] * 40, "attention_mask": [1] * 40} for _ in range(STREAMED)]
     plain = type("Stream", (IterableDataset,), {"__iter__": lambda _: iter(rows)})
@@ -118,7 +118,7 @@ def stream(kind: str, made: str, size: int) -> Job:
                 batch = []
         return tokens
 
-    if made == "PackedStream":
+    if name == "PackedStream":
         packed = quadrat.data.PackedStream(source, max_length=40 * size, window=512)
         return pair(plainly, lambda: sum(len(pack["input_ids"]) for pack in packed))
     batched = quadrat.BatchedStream(source, max_tokens=40 * size, window=512)
@@ -179,31 +179,31 @@ SOURCES = {"a dataset": lambda data: data, "a shuffled dataset": lambda data: da
 
 def own_code(column: str, source: str, size: int) -> Job:
     """Code that reads rows itself, by batches."""
-    given = SOURCES[source](datasets.Dataset.from_list([COLUMNS[column](row) for row in range(STREAMED)]))
+    data = SOURCES[source](datasets.Dataset.from_list([COLUMNS[column](row) for row in range(STREAMED)]))
     keys = list(range(size))
-    call = partial(by_batches, given, size) if source in STREAMS else lambda: touched(given.__getitems__(keys))
+    call = partial(by_batches, data, size) if source in STREAMS else lambda: touched(data.__getitems__(keys))
     return pair(call, patch=quadrat.data.patch_datasets)
 
 
-def collated(name: str, given: dict[str, Any], rows: list[dict[str, Any]], home: Any) -> Any:
-    return getattr(home, name)(**given)([*map(dict, rows)])
+def collated(name: str, options: dict[str, Any], rows: list[dict[str, Any]], home: Any) -> Any:
+    return getattr(home, name)(**options)([*map(dict, rows)])
 
 
 def made_anew(short: str, size: int) -> Job:
     """A collator that collates one batch."""
-    given = {"tokenizer": tokenizer()} if short != "WithFlattening" else {}
-    given |= {"mlm": False} if short == "ForLanguageModeling" else {}
+    options = {"tokenizer": tokenizer()} if short != "WithFlattening" else {}
+    options |= {"mlm": False} if short == "ForLanguageModeling" else {}
     labelled = short not in ("WithPadding", "ForLanguageModeling")
     rows = [row | ({"labels": row["input_ids"]} if labelled else {}) for row in rows_of(size)]
-    batch = partial(collated, f"DataCollator{short}", given, rows)
+    batch = partial(collated, f"DataCollator{short}", options, rows)
     return pair(partial(batch, transformers), partial(batch, quadrat))
 
 
 def mapped(row: list[int]) -> Any:
     with tempfile.TemporaryFile() as file:
-        made = np.memmap(file, np.int64, "w+", shape=len(row))
-    made[:] = row
-    return made
+        values = np.memmap(file, np.int64, "w+", shape=len(row))
+    values[:] = row
+    return values
 
 
 def ids(form: Callable[[list[int]], Any]) -> Callable[[Any], Any]:
@@ -234,9 +234,9 @@ CLASSES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def of_class(name: str, size: int) -> Job:
     collator, form = CLASSES[name]
     equal = [{"input_ids": [2] * 48, "label": 1} for _ in range(size)]
-    given = [form(row) for row in (rows_of(size) if collator == PADS else equal)]
+    features = [form(row) for row in (rows_of(size) if collator == PADS else equal)]
     options = {"tokenizer": tokenizer()} if collator == PADS else {}
-    return pair(*(partial(getattr(home, collator)(**options), given) for home in (transformers, quadrat)))
+    return pair(*(partial(getattr(home, collator)(**options), features) for home in (transformers, quadrat)))
 
 
 FRAMEWORKS = {"lists": None, "pt": "pt", "np": "np"}
@@ -253,9 +253,9 @@ JOBS: dict[str, Callable[[int], Job]] = {
     },
     **{f"tokenizer(padding=True), {name}": partial(tokenizing, FRAMEWORKS[name]) for name in ("lists", "pt")},
     **{
-        f"{made} over a {kind} IterableDataset": partial(stream, kind, made)
+        f"{name} over a {kind} IterableDataset": partial(stream, kind, name)
         for kind in ("torch", "datasets")
-        for made in ("BatchedStream", "PackedStream")
+        for name in ("BatchedStream", "PackedStream")
     },
     **{
         f"{call}, {name or 'no format'}": partial(access, call, name)

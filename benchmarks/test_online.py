@@ -46,8 +46,8 @@ def trainer_of(folder: str, longest: tuple[int, int]) -> Any:
         **{"dataloader_pin_memory": False, "optim": "sgd", "learning_rate": 1e-9, "max_grad_norm": 1e9},
         gradient_checkpointing=False,
     )
-    given = {"train_dataset": datasets.Dataset.from_dict({"prompt": prompts}), "processing_class": tokenizer()}
-    trainer = trl.GRPOTrainer(decoder(VOCABULARY, 768), reward, args=args, **given)
+    options = {"train_dataset": datasets.Dataset.from_dict({"prompt": prompts}), "processing_class": tokenizer()}
+    trainer = trl.GRPOTrainer(decoder(VOCABULARY, 768), reward, args=args, **options)
 
     def completions(_: Any, prompt_ids: Any, *__: Any, **___: Any) -> Any:
         return [[*draw.integers(3, 60, n).tolist(), 2] for n in lengths(len(prompt_ids), longest[1] - 1)], None
@@ -66,9 +66,9 @@ class Step:
         trainer.train()
         trainer.compute_loss = self.compute
 
-    def note(self, model: Any, inputs: dict[str, Any], **given: Any) -> torch.Tensor:
+    def note(self, model: Any, inputs: dict[str, Any], **options: Any) -> torch.Tensor:
         self.batches.append(dict(inputs))
-        return self.compute(model, inputs, **given)  # type: ignore[no-any-return]
+        return self.compute(model, inputs, **options)  # type: ignore[no-any-return]
 
     def __call__(self) -> float:
         model, total = self.trainer.model, 0.0
@@ -83,9 +83,9 @@ class Step:
     def gradients(self) -> list[torch.Tensor]:
         for batch in self.batches:
             self.compute(self.trainer.model, dict(batch)).backward()
-        found = [weight.grad.clone() for weight in self.trainer.model.parameters() if weight.grad is not None]
+        gradients = [weight.grad.clone() for weight in self.trainer.model.parameters() if weight.grad is not None]
         self.trainer.model.zero_grad()
-        return found
+        return gradients
 
     def masks(self) -> list[torch.Tensor]:
         return [batch[name] for batch in self.batches for name in ("prompt_mask", "completion_mask")]
@@ -98,15 +98,15 @@ def optimizer_step(longest: tuple[int, int], threads: int) -> Job:
         steps = {"transformers": Step(plain), "quadrat": Step(ours)}
     expected = steps["transformers"].gradients()
     before = removed.computed
-    found = steps["quadrat"].gradients()
+    gradients = steps["quadrat"].gradients()
     padded, real = (sum(getattr(mask, what)() for mask in steps["quadrat"].masks()) for what in ("numel", "sum"))
     tokens = {"computed": removed.computed - before, "padded": padded}
     facts = {"threads": threads, **tokens, "padding": 1 - int(real) / padded}
 
     def check() -> None:
         assert steps["quadrat"]() == pytest.approx(steps["transformers"](), rel=1e-4, abs=1e-6)
-        for one, two in zip(expected, found, strict=True):
-            assert (one - two).norm() <= 1e-4 * one.norm()
+        for reference, gradient in zip(expected, gradients, strict=True):
+            assert (reference - gradient).norm() <= 1e-4 * reference.norm()
 
     around = dict.fromkeys(steps, two_threads) if threads == 2 else {}
     return Job(steps, facts, base="transformers", check=check, around=around)

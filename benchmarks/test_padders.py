@@ -27,7 +27,7 @@ def padded(tokens: Any, features: list[dict[str, Any]], **options: Any) -> Job:
 def tokenize() -> Job:
     """Encoding included, which is the same for both."""
     tokens, options = tokenizer(), {"padding": True, "truncation": True, "max_length": 512}
-    ours = lambda given: quadrat.tokenizers.convert_to_tensors(tokens(given, **options), "pt")  # noqa: E731
+    ours = lambda batch: quadrat.tokenizers.convert_to_tensors(tokens(batch, **options), "pt")  # noqa: E731
     texts: Any = [corpus().texts[index] for index in pick()]
     return collated((partial(tokens, **options, return_tensors="pt"), ours), texts)
 
@@ -46,8 +46,8 @@ def of_trl(room: str, collator: str, columns: str, **options: Any) -> Job:
     ids = [[list(token_ids()[index]) for index in column] for column in picked]
     features = [dict(zip(names, row, strict=True)) for row in zip(*ids, strict=True)]
     classes = ours.Original, getattr(ours, collator)
-    reference, own = (cls(pad_token_id=0, **options) for cls in classes)
-    return collated((reference, own), features, main=names[0])
+    reference, replacement = (cls(pad_token_id=0, **options) for cls in classes)
+    return collated((reference, replacement), features, main=names[0])
 
 
 def pad_of_trl() -> Job:
@@ -57,7 +57,7 @@ def pad_of_trl() -> Job:
 
     tensors: Any = [torch.from_numpy(np.array(token_ids()[index])) for index in pick()]
     random.Random(0).shuffle(tensors)
-    pads = (lambda given, pad=home.pad: {"input_ids": pad(given)} for home in (trl.trainer.utils, ours))
+    pads = (lambda values, pad=home.pad: {"input_ids": pad(values)} for home in (trl.trainer.utils, ours))
     return collated((next(pads), next(pads)), tensors)
 
 

@@ -115,8 +115,8 @@ def flat(values: np.ndarray, lengths: np.ndarray) -> dict[str, torch.Tensor]:
     labels = values.copy()
     labels[starts] = -100
     positions = np.arange(len(values)) - np.repeat(starts, lengths)
-    made = {"input_ids": values, "labels": labels, "position_ids": positions}
-    return {name: torch.from_numpy(column[None]) for name, column in made.items()}
+    columns = {"input_ids": values, "labels": labels, "position_ids": positions}
+    return {name: torch.from_numpy(column[None]) for name, column in columns.items()}
 
 
 def flat_by_numpy(rows: Rows) -> dict[str, torch.Tensor]:
@@ -126,10 +126,10 @@ def flat_by_numpy(rows: Rows) -> dict[str, torch.Tensor]:
 
 def flat_by_torch(rows: Rows) -> dict[str, torch.Tensor]:
     ids = [as_tensor(row["input_ids"]) for row in rows]
-    labels = [torch.cat([one.new_full((1,), -100), one[1:]]) for one in ids]
-    positions = [torch.arange(len(one)) for one in ids]
-    made = {"input_ids": ids, "labels": labels, "position_ids": positions}
-    return {name: torch.cat(parts)[None] for name, parts in made.items()}
+    labels = [torch.cat([row.new_full((1,), -100), row[1:]]) for row in ids]
+    positions = [torch.arange(len(row)) for row in ids]
+    columns = {"input_ids": ids, "labels": labels, "position_ids": positions}
+    return {name: torch.cat(parts)[None] for name, parts in columns.items()}
 
 
 def flat_by_pyarrow(rows: Rows) -> dict[str, torch.Tensor]:
@@ -181,12 +181,12 @@ def mapped(count: int, longest: int) -> Any:
 def call(name: str, collate: Any, form: str | None, kind: str, rows: list[Any]) -> Callable[[], Any]:
     """What makes the batch, from rows in memory or from a data set, whose rows it fetches first."""
     if kind in FORMS:
-        made = [{column: FORMS[kind](values) for column, values in row.items()} for row in rows]
-        return functools.partial(collate, made)
+        features = [{column: FORMS[kind](values) for column, values in row.items()} for row in rows]
+        return functools.partial(collate, features)
     source, keys = mapped(len(rows), len(rows[-1]["input_ids"])).select_columns(list(rows[0])), list(range(len(rows)))
     if name == "quadrat":
-        own = source if kind == "Dataset" else quadrat.ArrowDataset(source)
-        return lambda: collate(own.__getitems__(keys))
+        data = source if kind == "Dataset" else quadrat.ArrowDataset(source)
+        return lambda: collate(data.__getitems__(keys))
     formatted = source.with_format(form)
     if form == "arrow":
         return lambda: collate(formatted[keys])

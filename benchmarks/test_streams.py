@@ -66,8 +66,8 @@ def planned(of_a_stream: Any, of_a_dataset: Any, collate: Any, **options: Any) -
     }
 
     def check() -> None:
-        one, two = (sum(int(batch["input_ids"].sum()) for batch in route()) for route in routes.values())
-        assert one == two
+        total, other = (sum(int(batch["input_ids"].sum()) for batch in route()) for route in routes.values())
+        assert total == other
 
     return drained(routes, len(stored()), base="of a dataset", check=check)
 

@@ -64,16 +64,16 @@ def jobs() -> dict[str, Make]:
 
     def masked(rows: Any, keys: Keys) -> dict[str, torch.Tensor]:
         options: Any = {"mask_token_id": 4, "vocab_size": VOCABULARY, "rng": "philox", "row_keys": keys}
-        made = quadrat.mask_tokens(padded(rows), lengths=lengths[keys], **options)
-        return dict(zip(("input_ids", "labels"), made, strict=True))
+        outputs = quadrat.mask_tokens(padded(rows), lengths=lengths[keys], **options)
+        return dict(zip(("input_ids", "labels"), outputs, strict=True))
 
-    found: dict[str, Make] = {
+    makers: dict[str, Make] = {
         "pad, lists": lambda keys: {"input_ids": padded([lists[key] for key in keys])},
         "pad, Arrow": lambda keys: {"input_ids": padded(arrow[keys])},
         "mask_tokens by counter, lists": lambda keys: masked([lists[key] for key in keys], keys),
         "mask_tokens by counter, Arrow": lambda keys: masked(arrow[keys], keys),
     }
-    return found | collators(ids, lists) if TOKENIZERS else found
+    return makers | collators(ids, lists) if TOKENIZERS else makers
 
 
 def collators(ids: Any, lists: list[list[int]]) -> dict[str, Make]:
@@ -120,8 +120,8 @@ def job(name: str, batches: int) -> Job:
             same(expected, result, f"batches of {threads} threads")
         assert has_gil() == LOCKED, "a library has switched the GIL on"
 
-    one, two = (partial(in_threads, make, order, threads) for threads in (1, 2))
-    ways = {"1 thread": one, "2 threads": two, "2 workers": in_workers}
+    single, double = (partial(in_threads, make, order, threads) for threads in (1, 2))
+    ways = {"1 thread": single, "2 threads": double, "2 workers": in_workers}
     return Job(ways, {"rows": ROWS}, base="1 thread", check=check, per=batches)
 
 

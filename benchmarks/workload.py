@@ -88,8 +88,8 @@ def as_torch(feature: Feature) -> Feature:
 
 def pair(collator: str, **options: Any) -> tuple[Collate, Collate]:
     """A collator of transformers, and quadrat's."""
-    given = () if collator == "DataCollatorWithFlattening" else (tokenizer(),)
-    return getattr(transformers, collator)(*given, **options), getattr(quadrat, collator)(*given, **options)
+    arguments = () if collator == "DataCollatorWithFlattening" else (tokenizer(),)
+    return getattr(transformers, collator)(*arguments, **options), getattr(quadrat, collator)(*arguments, **options)
 
 
 def collated(
@@ -125,11 +125,11 @@ def stored(rows: list[Feature], **columns: Any) -> Any:
     import datasets
 
     types = {name: datasets.Sequence(datasets.Value("int32" if name == "input_ids" else "int8")) for name in rows[0]}
-    made = datasets.Dataset.from_list(rows, features=datasets.Features(types))
+    dataset = datasets.Dataset.from_list(rows, features=datasets.Features(types))
     for name, values in columns.items():
-        made = made.add_column(name, values)
+        dataset = dataset.add_column(name, values)
     folder = tempfile.mkdtemp(prefix="quadrat-bench-")
-    made.save_to_disk(folder)
+    dataset.save_to_disk(folder)
     return datasets.load_from_disk(folder)
 
 

@@ -95,7 +95,7 @@ def on_post_page(output: str, **_: Any) -> str:
 def example(path: Path) -> str:
     """A page with what an example does, what it prints, and its source."""
     source = path.read_text(encoding="utf-8")
-    said = path.parents[1] / "docs/examples" / f"{path.stem}.txt"
+    record = path.parents[1] / "docs/examples" / f"{path.stem}.txt"
     tree = ast.parse(source)
     about = ast.get_docstring(tree) or ""
     code = "\n".join(source.splitlines()[tree.body[0].end_lineno or 0 :]).strip()
@@ -107,8 +107,8 @@ def example(path: Path) -> str:
     )
     # Without a table of contents, code of 120 columns fits.
     page = ["---\nhide: [toc]\n---", f"# {path.name}", first, rest]
-    if said.exists():
-        output = said.read_text(encoding="utf-8").rstrip()
+    if record.exists():
+        output = record.read_text(encoding="utf-8").rstrip()
         page.append("## What it prints")
         page.append("Recorded once, on a busy machine with two cores.")
         page.append(f"```text\n{output}\n```")
@@ -120,7 +120,7 @@ def notebook(markdown: str) -> dict[str, Any]:
     """The page as a Jupyter notebook; tests check what its code prints."""
     cells: list[dict[str, Any]] = []
     visible = re.sub(r"(?s)<!--.*?-->\n*", "", markdown)
-    for text, code, said in re.findall(
+    for text, code, output in re.findall(
         r"(?sm)(.*?)(?:^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?|\Z)", visible
     ):
         if text.strip():
@@ -129,8 +129,8 @@ def notebook(markdown: str) -> dict[str, Any]:
             )
         if code:
             outputs = (
-                [{"output_type": "stream", "name": "stdout", "text": said}]
-                if said
+                [{"output_type": "stream", "name": "stdout", "text": output}]
+                if output
                 else []
             )
             cell = {

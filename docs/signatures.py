@@ -30,21 +30,25 @@ class RealSignatures(griffe.Extension):
             return
         loader.resolve_aliases(implicit=True)
         for path, signature in RECORDED.items():
-            found = pkg[path.removeprefix("quadrat.")]
-            found = found.final_target if found.is_alias else found
-            parsed = parameters(signature, found.parameters)
-            if isinstance(found, griffe.Class):
-                init = griffe.Function("__init__", parameters=parsed, parent=found)
-                if "__init__" in found.members:
-                    init.docstring = found.members["__init__"].docstring
-                found.members["__init__"] = init
+            entry = pkg[path.removeprefix("quadrat.")]
+            entry = entry.final_target if entry.is_alias else entry
+            parsed = parameters(signature, entry.parameters)
+            if isinstance(entry, griffe.Class):
+                init = griffe.Function("__init__", parameters=parsed, parent=entry)
+                if "__init__" in entry.members:
+                    init.docstring = entry.members["__init__"].docstring
+                entry.members["__init__"] = init
             else:
-                found.parameters = parsed
+                entry.parameters = parsed
 
 
 def parameters(signature: str, written: griffe.Parameters) -> griffe.Parameters:
     """The parameters of a signature, with the types of the sources if they have any."""
-    types = {one.name: one.annotation for one in written if one.annotation is not None}
+    types = {
+        parameter.name: parameter.annotation
+        for parameter in written
+        if parameter.annotation is not None
+    }
     function = ast.parse(f"def function{signature}: ...").body[0]
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
@@ -68,15 +72,16 @@ def parameters(signature: str, written: griffe.Parameters) -> griffe.Parameters:
     return griffe.Parameters(
         *(
             griffe.Parameter(
-                one.arg,
+                argument.arg,
                 kind=kind,
                 annotation=types.get(
-                    one.arg, one.annotation and ast.unparse(one.annotation)
+                    argument.arg,
+                    argument.annotation and ast.unparse(argument.annotation),
                 ),
                 default=default and ast.unparse(default),
             )
             for kind, these, values in groups
-            for one, default in zip(these, values, strict=False)
-            if one is not None
+            for argument, default in zip(these, values, strict=False)
+            if argument is not None
         )
     )

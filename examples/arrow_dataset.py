@@ -72,8 +72,8 @@ def main() -> int:
             loader(dataset, transformers.DataCollatorForLanguageModeling(tokenizer)),
             loader(quadrat.ArrowDataset(dataset), quadrat.DataCollatorForLanguageModeling(tokenizer)),
         )
-        reference, ours = (epoch(one)[0] for one in loaders)  # workers start here, so this epoch's time says little
-        rates = [epoch(one)[1] for one in loaders]
+        reference, ours = (epoch(side)[0] for side in loaders)  # workers start here, so this epoch's time says little
+        rates = [epoch(side)[1] for side in loaders]
 
     if len(reference) != len(ours) or not all(map(same, reference, ours)):
         print("The batches differ, although only their way to the tensors changed.", file=sys.stderr)

@@ -307,10 +307,10 @@ def main() -> int:
     close = 0.05 if options.gpu else CLOSE  # bfloat16 has three digits
     console.print(table(outcomes, close))
     draw(outcomes, options.picture)
-    found = differences(reference, same, close)
-    if found:
+    deviations = differences(reference, same, close)
+    if deviations:
         errors.print("Two runs with the same batches differ by more than rounding:", style="bold red")
-        for difference in found:
+        for difference in deviations:
             errors.print(f"- {difference}", markup=False)
         return 1
     console.print(f"The same batches: losses at all {len(reference.losses)} steps are equal to {close:g}.")

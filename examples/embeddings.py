@@ -49,10 +49,10 @@ def timed(text: str, embed: Embedder, make: Callable[[], torch.Tensor]) -> tuple
     embed.computed = embed.real = 0
     began = time.perf_counter()
     with torch.inference_mode():
-        made = make()
+        output = make()
     seconds = time.perf_counter() - began
     print(f"{text:22} {seconds:6.1f} s, {embed.computed / embed.real:.2f} tokens computed for each real one")
-    return made, seconds
+    return output, seconds
 
 
 def main() -> None:
@@ -72,11 +72,11 @@ def main() -> None:
     embed = Embedder(model)
     print(f"{len(texts)} texts")
     arrived, slow = timed("in order of arrival", embed, lambda: in_order_of_arrival(embed, texts, tokenizer))
-    found, fast = timed("map_by_length", embed, lambda: map_by_length(embed, texts, tokenizer=tokenizer))
-    print(f"{slow / fast:.1f} times sooner; the largest difference is {(arrived - found).abs().max():.0e}")
-    torch.testing.assert_close(found, arrived, rtol=0, atol=1e-5)
+    embeddings, fast = timed("map_by_length", embed, lambda: map_by_length(embed, texts, tokenizer=tokenizer))
+    print(f"{slow / fast:.1f} times sooner; the largest difference is {(arrived - embeddings).abs().max():.0e}")
+    torch.testing.assert_close(embeddings, arrived, rtol=0, atol=1e-5)
     print("The embeddings are the same, to rounding.")
-    likeness = found @ found.T - 2 * torch.eye(len(texts))
+    likeness = embeddings @ embeddings.T - 2 * torch.eye(len(texts))
     for row in range(3):
         nearest = int(likeness[row].argmax())
         print(f"{' '.join(texts[row].split())[:50]!r} is nearest to {' '.join(texts[nearest].split())[:50]!r}")

@@ -178,9 +178,9 @@ def report(table: pd.DataFrame) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a token classifier and look at its loss, token by token.")
-    own = [Path(package.__file__).parent for package in (datasets, np, pd)]
+    folders = [Path(package.__file__).parent for package in (datasets, np, pd)]
     parser.add_argument(
-        "--sources", nargs="+", type=Path, default=own, help="folders with sources (default: three packages)"
+        "--sources", nargs="+", type=Path, default=folders, help="folders with sources (default: three packages)"
     )
     parser.add_argument(
         "--statements", type=int, default=9000, help="statements to read; a sixth is held out (default: %(default)s)"

@@ -64,14 +64,14 @@ class Outcome:
 
 def differences(reference: Outcome, other: Outcome, close: float = CLOSE) -> list[str]:
     """The differences between two runs that are larger than rounding, relative."""
-    found = []
+    deviations = []
     for step, (left, right) in enumerate(zip_longest(reference.losses, other.losses, fillvalue=math.nan), start=1):
         if not math.isclose(left, right, rel_tol=close):
-            found = [f"the loss at step {step} and perhaps later: {left!r} against {right!r}"]
+            deviations = [f"the loss at step {step} and perhaps later: {left!r} against {right!r}"]
             break
     if not math.isclose(reference.eval_loss, other.eval_loss, rel_tol=close):
-        found.append(f"the loss on held-out texts: {reference.eval_loss!r} against {other.eval_loss!r}")
-    return found
+        deviations.append(f"the loss on held-out texts: {reference.eval_loss!r} against {other.eval_loss!r}")
+    return deviations
 
 
 def were_disturbed(reference: Outcome, other: Outcome) -> bool:

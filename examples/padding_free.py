@@ -84,8 +84,8 @@ class Run:
         self.losses.append(loss.item())
 
 
-def largest_difference(one: Run, other: Run) -> float:
-    return max(abs(left - right) for left, right in zip(one.losses, other.losses, strict=True))
+def largest_difference(run: Run, other: Run) -> float:
+    return max(abs(left - right) for left, right in zip(run.losses, other.losses, strict=True))
 
 
 def table(padded: Run, flat: Run, unbounded: Run) -> Table:

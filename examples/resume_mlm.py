@@ -164,9 +164,9 @@ def main() -> int:
 
     stream = quadrat.BatchedStream(rows, max_tokens=BATCH_SIZE * MAX_TOKENS, window=len(rows) // 2)
     with tempfile.TemporaryDirectory() as folder:
-        given, options = (stream, tokenizer, folder, "philox"), {"max_steps": steps, "workers": 2}
-        of_stream = train(*given, **options)
-        parts = [train(*given, stop_after=half, **options), train(*given, resume=True, **options)]
+        arguments, options = (stream, tokenizer, folder, "philox"), {"max_steps": steps, "workers": 2}
+        of_stream = train(*arguments, **options)
+        parts = [train(*arguments, stop_after=half, **options), train(*arguments, resume=True, **options)]
 
     print(f'\nrng="philox": {steps} steps in one go, or stopped after step {half} and resumed; some of the steps')
     table = whole.rename(columns={"loss": "loss in one go"}).assign(**{"loss stopped and resumed": resumed["loss"]})

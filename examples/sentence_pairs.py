@@ -39,12 +39,12 @@ def sentences(text: str) -> list[str]:
 
 def make_pairs(texts: list[str]) -> datasets.Dataset:
     """One pair of each text that has two sentences: label 1 for the original order, 0 if swapped."""
-    pairs = dict.fromkeys(tuple(found[:2]) for found in map(sentences, texts) if len(found) > 1)  # without duplicates
+    pairs = dict.fromkeys(tuple(parts[:2]) for parts in map(sentences, texts) if len(parts) > 1)  # without duplicates
     rows = []
     for number, (first, second) in enumerate(pairs):
         label = number % 2
-        one, two = (first, second) if label else (second, first)
-        rows.append({"sentence1": one, "sentence2": two, "label": label})
+        left, right = (first, second) if label else (second, first)
+        rows.append({"sentence1": left, "sentence2": right, "label": label})
     return datasets.Dataset.from_list(rows)
 
 

@@ -91,13 +91,13 @@ def main() -> None:
         rates = {}
         for threads in (1, options.threads):
             start = time.perf_counter()
-            made = list(load(make, order, threads))
-            rates[threads] = len(made) / (time.perf_counter() - start)
-            same = all(all(map(torch.equal, one, two)) for one, two in zip(made, expected, strict=True))
+            batches = list(load(make, order, threads))
+            rates[threads] = len(batches) / (time.perf_counter() - start)
+            same = all(all(map(torch.equal, batch, other)) for batch, other in zip(batches, expected, strict=True))
             if not same:
                 raise SystemExit(f"batches from {name} differ with {threads} threads")
-        said = ", ".join(f"{threads} threads: {rate:,.0f} batches a second" for threads, rate in rates.items())
-        print(f"from {name}: {said}; ratio {rates[options.threads] / rates[1]:.2f}")
+        text = ", ".join(f"{threads} threads: {rate:,.0f} batches a second" for threads, rate in rates.items())
+        print(f"from {name}: {text}; ratio {rates[options.threads] / rates[1]:.2f}")
     print("All batches are identical.")
 
 

@@ -66,8 +66,8 @@ class Layer(nn.Module):
         if lengths is None:
             seen = functional.scaled_dot_product_attention(*qkv, attn_mask=mask)
         else:  # one row of many documents
-            documents = zip(*(one.split(lengths, dim=2) for one in qkv), strict=True)
-            seen = torch.cat([functional.scaled_dot_product_attention(*one) for one in documents], dim=2)
+            documents = zip(*(part.split(lengths, dim=2) for part in qkv), strict=True)
+            seen = torch.cat([functional.scaled_dot_product_attention(*document) for document in documents], dim=2)
         hidden = hidden + self.out(seen.transpose(1, 2).reshape(rows, length, HIDDEN))
         return hidden + self.wide(self.wide_norm(hidden))
 
@@ -164,10 +164,10 @@ def losses(ways: list[Way], total: int) -> Table:
     for way in ways:
         result.add_column(way.name, justify="right")
     for part in range(PARTS):
-        found = [way.losses[part] for way in ways]
+        columns = [way.losses[part] for way in ways]
         result.add_row(
             f"{total * part // PARTS:,} - {total * (part + 1) // PARTS:,}",
-            *(f"{sum(one) / len(one):.3f}" if one else "" for one in found),
+            *(f"{sum(column) / len(column):.3f}" if column else "" for column in columns),
         )
     return result
 

@@ -100,9 +100,9 @@ def main() -> int:
     datasets.disable_progress_bars()
     torch.set_num_threads(1)  # two processes, two cores
 
-    with tempfile.TemporaryDirectory() as own:
+    with tempfile.TemporaryDirectory() as directory:
         arguments = TrainingArguments(
-            own,
+            directory,
             max_steps=options.steps,
             per_device_train_batch_size=options.batch_size,
             learning_rate=5e-3,
@@ -118,7 +118,7 @@ def main() -> int:
             dataloader_pin_memory=False,
         )
         # TrainingArguments has connected the processes.
-        folder = Path(of_all(own)[0])
+        folder = Path(of_all(directory)[0])
         with arguments.main_process_first(desc="tokenise"):
             if arguments.process_index == 0:
                 prepare(folder, options.per_package)
@@ -133,7 +133,7 @@ def main() -> int:
 
     status = int(expected is not None and losses != expected)
     if arguments.process_index == 0:
-        first, last = (sum(own[step] for own in losses) / len(losses) for step in (0, -1))
+        first, last = (sum(curve[step] for curve in losses) / len(losses) for step in (0, -1))
         print(f"{len(dataset)} rows, {len(losses)} processes, {options.batch_size} rows of each a step")
         print(f"loss {first:.4f} at the first step, {last:.4f} at step {options.steps}")
         if expected is not None:

@@ -79,7 +79,7 @@ def make_row(model: Any, number: int) -> Row:
         return int(torch.randint(least, most, (), generator=generator))
 
     grids = [[1, SIDES[drawn(0, 3)], SIDES[drawn(0, 3)]] for _ in range(number % 4 and drawn(1, 3))]
-    ids = [one for _, rows, columns in grids for one in (VISION_START, *[IMAGE] * (rows * columns // 4))]
+    ids = [token for _, rows, columns in grids for token in (VISION_START, *[IMAGE] * (rows * columns // 4))]
     labels = [-100] * len(ids)
     words = torch.randint(10, WORDS, (drawn(3, 30),), generator=generator).tolist()
     row = {"input_ids": torch.tensor(ids + words), "labels": torch.tensor(labels + words)}
@@ -141,7 +141,7 @@ def main() -> int:
     processes = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     if processes > 1 and torch.distributed.get_rank():
         return int(theirs != ours)
-    shapes = {name: tuple(one.shape) for name, one in collator(rows[: options.batch_size]).items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in collator(rows[: options.batch_size]).items()}
     print(f"a batch: {shapes}")
     print(f"{-(-options.rows // options.batch_size)} batches are equal")
     print(f"loss of each step: {', '.join(f'{loss:.3f}' for loss in ours)}")

@@ -22,7 +22,7 @@ def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Ca
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module]
-    homes = HOMES[package] = {one.name: str(node.module) for node in imports for one in node.names}
+    homes = HOMES[package] = {alias.name: str(node.module) for node in imports for alias in node.names}
     listed = [name for name, home in homes.items() if home != package and name != "__version__"]
 
     def load_once(name: str) -> Any:

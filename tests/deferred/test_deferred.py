@@ -53,10 +53,10 @@ def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
         assert name in deferred
         assert_same_batch(value, deferred[name], name)
         assert deferred[name] is deferred[name]
-    for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.deferred.DeferredBatch(expected)):
-        assert len(one) == len(expected)
+    for batch in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.deferred.DeferredBatch(expected)):
+        assert len(batch) == len(expected)
         for _ in range(2):
-            assert_same_batch(expected, one.to("cpu"))
+            assert_same_batch(expected, batch.to("cpu"))
     assert generator_states() == states, "masks are drawn when the batch is collated, not when it is made"
 
 
@@ -84,7 +84,7 @@ PAD_LABEL = st.sampled_from([-100] * 4 + [0, 2**40, 2**63, None])
 
 
 def maker(cls: Any, *arguments: Any, **options: Any) -> Any:
-    return lambda **more: cls(*arguments, **copy.deepcopy(options), **more)
+    return lambda **extras: cls(*arguments, **copy.deepcopy(options), **extras)
 
 
 @given(tokenizers(), (st.none() | LABELS).flatmap(lambda name: features(labels=name)), OPTIONS, st.none() | PAD_LABEL)
@@ -134,7 +134,7 @@ FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True) | FREE}
 
 @given(masking_tokenizers(), masking_features(), MASKING, FREE)
 def test_language_modeling(tokenizer, batch, options, free):
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, both=False), batch)
+    assert_deferred(lambda **extras: make_pair(tokenizer, {**options, **free, **extras}, both=False), batch)
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
@@ -147,7 +147,7 @@ def test_language_modeling_of_what_it_knows(padding_side, lengths, options, free
     rows = rows if whole else [{"input_ids": row["input_ids"]} for row in rows]
     options = {**options, **free, "whole_word_mask": whole}
     options["replacement"] = (1.0, 0.0) if whole else options["replacement"]  # 4.57 has no other for whole words
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, both=False), rows, calls=3)
+    assert_deferred(lambda **extras: make_pair(tokenizer, {**options, **extras}, both=False), rows, calls=3)
 
 
 FLATTENING = st.fixed_dictionaries(
@@ -180,7 +180,7 @@ def test_every_collator(name, form):
     batch: Any = samples.batch(name)
     if form is not None:
         batch = FORMS[form](None, {key: [feature[key] for feature in batch] for key in batch[0]})
-    assert_deferred(lambda **more: samples.make(quadrat, name, **more), batch, calls=3)
+    assert_deferred(lambda **extras: samples.make(quadrat, name, **extras), batch, calls=3)
 
 
 @pytest.mark.parametrize("form", ["sliced", "polars", "nested"])
@@ -228,9 +228,9 @@ def test_masks_by_counter(data, options, side, extra):
     tokenizer = make_masking_tokenizer(padding_side=side, extra=extra, pad_token=pad_token)
     epoch = data.draw(st.sampled_from([0, 1, 2**32 - 1]))
 
-    def make(**more):
+    def make(**extras):
         collator = quadrat.DataCollatorForLanguageModeling(
-            tokenizer, rng="philox", pad_values={"extra": 7}, **options, **more
+            tokenizer, rng="philox", pad_values={"extra": 7}, **options, **extras
         )
         collator.set_epoch(epoch)
         return collator
@@ -240,7 +240,7 @@ def test_masks_by_counter(data, options, side, extra):
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(
-    ("options", "flagged", "more"),
+    ("options", "flagged", "extra_bytes"),
     [
         ({"mlm": False}, False, 0),
         ({"rng": "philox", "seed": 1, "mlm_probability": 0.5}, False, 8 * 32 + 2 * 64),
@@ -248,14 +248,14 @@ def test_masks_by_counter(data, options, side, extra):
     ],
     ids=["causal", "masked", "flagged"],
 )
-def test_what_travels(side, options, flagged, more):
+def test_what_travels(side, options, flagged, extra_bytes):
     """Tokens and lengths, no padding, and no labels: a few bytes a row to mask by, and one a token if flagged."""
     lengths = [512, *[8] * 31]
     rows = [{"input_ids": [7] * n, **({"special_tokens_mask": [0] * n} if flagged else {})} for n in lengths]
     tokenizer = make_masking_tokenizer(padding_side=side)
     collator, batch_of = pair(quadrat.DataCollatorForLanguageModeling, tokenizer, **options)
     batch, tokens = batch_of(rows), sum(lengths)
-    assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * 33 + 2 * 64 + more
+    assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * 33 + 2 * 64 + extra_bytes
     expected = collator(rows)
     assert sum(value.nbytes for value in expected.values()) == 3 * 8 * 32 * 512
     assert (expected["labels"] == 7).sum() > tokens // 3
@@ -285,8 +285,8 @@ def test_an_epoch_ends_after_its_batches():
     rows = [{"input_ids": list(range(7, 60))}] * 2
     collator, deferring = pair(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), rng="philox")
     expected, batch = collator(rows), deferring(rows)
-    for one in (collator, deferring):
-        one.set_epoch(1)
+    for instance in (collator, deferring):
+        instance.set_epoch(1)
     assert not torch.equal(collator(rows)["labels"], expected["labels"])
     assert_becomes(batch, expected)
     assert_becomes(deferring(rows), collator(rows))

@@ -17,7 +17,7 @@ LENGTHS = st.lists(st.integers(1, 300), min_size=2, max_size=60)
 
 def of_matrices(model):
     """The parameters of the matrices that a token is multiplied with: those of linear layers."""
-    return sum(one.weight.numel() for one in model.modules() if isinstance(one, torch.nn.Linear))
+    return sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, torch.nn.Linear))
 
 
 @given(widths=st.lists(st.integers(0, 10_000), max_size=20), crossover=st.floats(0.1, 1e6))
@@ -71,7 +71,7 @@ def test_of_experts_those_that_are_chosen():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (transformers.T5Config(), "a model of T5Config has an encoder and a decoder: give the crossover as a number"),
         (transformers.MambaConfig(), "a model of MambaConfig has no attention heads: give the crossover as a number"),
@@ -80,8 +80,8 @@ def test_of_experts_those_that_are_chosen():
         (True, "attention must be a number of tokens, or a model or its config, not True"),
     ],
 )
-def test_what_has_no_cost(given, said):
-    with pytest.raises(TypeError, match=said):
+def test_what_has_no_cost(given, message):
+    with pytest.raises(TypeError, match=message):
         quadrat.TokenBudgetBatchSampler([1, 2], 8, attention=given)
 
 
@@ -152,7 +152,7 @@ def test_weights_are_tokens_besides_those_of_a_row():
 
 
 @pytest.mark.parametrize(
-    ("weights", "error", "said"),
+    ("weights", "error", "message"),
     [
         ([1], ValueError, "there are 1 weights for 2 rows"),
         ([1, -2], ValueError, "row 1 has the negative weight -2"),
@@ -160,8 +160,8 @@ def test_weights_are_tokens_besides_those_of_a_row():
         ("pictures", ValueError, "no column 'pictures'"),
     ],
 )
-def test_weights_that_do_not_fit(weights, error, said):
-    with pytest.raises(error, match=said):
+def test_weights_that_do_not_fit(weights, error, message):
+    with pytest.raises(error, match=message):
         quadrat.lengths([{"input_ids": [5], "images": 1}] * 2, weights=weights)
 
 
@@ -183,7 +183,7 @@ def test_packs_have_two_limits(strategy, rows):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"counts": [1, 2]}, "give counts and max_count, or neither"),
         ({"max_count": 3}, "give counts and max_count, or neither"),
@@ -195,6 +195,6 @@ def test_packs_have_two_limits(strategy, rows):
         ({"counts": [2**40, 2**40], "max_count": 2**41}, "max_count must be at most"),
     ],
 )
-def test_counts_that_do_not_fit(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_counts_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
         plan_packs([3, 4], 8, **options)

@@ -35,18 +35,18 @@ SOURCES = {
 def test_rows_of_any_form(source):
     """Of columns, too, a collator reads the rows of a batch alone."""
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    found = map_by_length(lambda batch: batch["input_ids"][:, 0] + batch["kind"], SOURCES[source](), collator=collator)
-    assert found.tolist() == [1 + row + row % 3 for row in range(30)]
+    output = map_by_length(lambda batch: batch["input_ids"][:, 0] + batch["kind"], SOURCES[source](), collator=collator)
+    assert output.tolist() == [1 + row + row % 3 for row in range(30)]
 
 
 def test_rows_without_names():
     ragged = quadrat.Ragged.from_rows(TABLE["input_ids"])
-    found = map_by_length(lambda batch: batch[:, 0], ragged, collator=quadrat.pad, max_tokens=50)
-    assert found.tolist() == list(range(1, 31))
+    output = map_by_length(lambda batch: batch[:, 0], ragged, collator=quadrat.pad, max_tokens=50)
+    assert output.tolist() == list(range(1, 31))
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     for rows in (ragged, pa.array(TABLE["input_ids"]), np.arange(1, 61).reshape(30, 2)[:, [0, 0]] // 2 + 1):
-        found = map_by_length(lambda batch: batch["input_ids"][:, 0], rows, collator=collator)
-        assert found.tolist() == list(range(1, 31))
+        output = map_by_length(lambda batch: batch["input_ids"][:, 0], rows, collator=collator)
+        assert output.tolist() == list(range(1, 31))
 
 
 def test_joined_rows_count_without_padding():
@@ -74,12 +74,12 @@ def test_texts_are_tokenised_once_in_order(form, limit, monkeypatch):
 
     texts = [" ".join(f"w{3 + row}" for _ in range(length)) for row, length in enumerate(LENGTHS)]
     options = {"collator": quadrat.DataCollatorWithPadding(tokenizer), "tokenizer": Counting()}
-    found = map_by_length(lambda batch: batch["attention_mask"].sum(1), form(texts), **options)
-    assert [int(tokens) for tokens in found] == [min(length, limit) for length in LENGTHS]
+    output = map_by_length(lambda batch: batch["attention_mask"].sum(1), form(texts), **options)
+    assert [int(tokens) for tokens in output] == [min(length, limit) for length in LENGTHS]
     assert seen == texts
     pairs = [(text, "w3 w4") for text in texts[:5]]
-    found = map_by_length(lambda batch: batch["attention_mask"].sum(1), pairs, tokenizer=tokenizer)
-    assert found.tolist() == [min(length + 2, limit) for length in LENGTHS[:5]]
+    output = map_by_length(lambda batch: batch["attention_mask"].sum(1), pairs, tokenizer=tokenizer)
+    assert output.tolist() == [min(length + 2, limit) for length in LENGTHS[:5]]
 
 
 class Held(dict):
@@ -131,14 +131,14 @@ def test_streams_of_datasets_and_torch():
             return 30
 
     for source in (rows, Sized(), iter([])):
-        found = list(map_by_length(lambda ids: ids[:, 0], source, collator=pad, window=7))
-        assert found == (list(range(1, 31)) if source in (rows,) or isinstance(source, Sized) else [])
+        output = list(map_by_length(lambda ids: ids[:, 0], source, collator=pad, window=7))
+        assert output == (list(range(1, 31)) if source in (rows,) or isinstance(source, Sized) else [])
 
 
 def test_gradients_flow_back():
     weight = torch.ones(1, requires_grad=True)
-    found = map_by_length(lambda ids: torch.from_numpy(ids).sum(1) * weight, rows_of(LENGTHS), collator=pad)
-    found.sum().backward()
+    output = map_by_length(lambda ids: torch.from_numpy(ids).sum(1) * weight, rows_of(LENGTHS), collator=pad)
+    output.sum().backward()
     assert weight.grad == sum(map(sum, TABLE["input_ids"]))
 
 
@@ -146,9 +146,9 @@ def test_dtypes_and_widths_of_batches_may_differ():
     def function(ids):
         return ids.astype(np.int32 if len(ids) % 2 else np.float64)
 
-    found = map_by_length(function, rows_of([3, 2, 2, 1]), collator=pad, max_tokens=4, padding_value=-1)
-    assert found.dtype == np.float64
-    assert found.tolist() == [[1, 7, 7], [2, 7, -1], [3, 7, -1], [4, -1, -1]]
+    output = map_by_length(function, rows_of([3, 2, 2, 1]), collator=pad, max_tokens=4, padding_value=-1)
+    assert output.dtype == np.float64
+    assert output.tolist() == [[1, 7, 7], [2, 7, -1], [3, 7, -1], [4, -1, -1]]
 
 
 def fails(ids):

@@ -31,31 +31,31 @@ STRUCTURES = {
 }
 
 
-def same(expected, found):
+def same(expected, result):
     """Equal, up to what a row is padded with."""
-    assert type(expected) is type(found)
+    assert type(expected) is type(result)
     if isinstance(expected, dict):
-        assert expected.keys() == found.keys()
+        assert expected.keys() == result.keys()
         for key in expected:
-            same(expected[key], found[key])
+            same(expected[key], result[key])
     elif isinstance(expected, (tuple, list)):
-        assert len(expected) == len(found)
-        for pair in zip(expected, found, strict=True):
+        assert len(expected) == len(result)
+        for pair in zip(expected, result, strict=True):
             same(*pair)
     elif isinstance(expected, quadrat.Ragged):
-        assert expected.to_lists() == found.to_lists()
+        assert expected.to_lists() == result.to_lists()
     elif isinstance(expected, (np.ndarray, torch.Tensor)):
-        assert (expected.dtype, expected.ndim) == (found.dtype, found.ndim)
+        assert (expected.dtype, expected.ndim) == (result.dtype, result.ndim)
         width = expected.shape[-1] if expected.ndim else 0
-        np.testing.assert_array_equal(expected, found[..., :width] if width else found)
+        np.testing.assert_array_equal(expected, result[..., :width] if width else result)
     else:
-        assert expected == found
+        assert expected == result
 
 
 def row_of(whole, row):
     if isinstance(whole, dict):
-        made = type(whole)(list) if isinstance(whole, collections.defaultdict) else {}
-        return made | {key: row_of(part, row) for key, part in whole.items()}
+        mapping = type(whole)(list) if isinstance(whole, collections.defaultdict) else {}
+        return mapping | {key: row_of(part, row) for key, part in whole.items()}
     if isinstance(whole, tuple):
         parts = [row_of(part, row) for part in whole]
         return Pair(*parts) if isinstance(whole, Pair) else tuple(parts)
@@ -72,8 +72,8 @@ class Gathering:
         self.rank = rank
         return self
 
-    def all_gather_object(self, parts, own):
-        self.parts[self.rank] = own
+    def all_gather_object(self, parts, local_part):
+        self.parts[self.rank] = local_part
         parts[:] = self.parts
         if any(part is None for part in parts):
             raise TimeoutError

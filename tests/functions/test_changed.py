@@ -38,8 +38,8 @@ def test_copies_are_checked(torch_values):
         assert other.to_lists() == [[0, 1], [2]]
     assert all(other.values is not rows.values for other in copies[1:])
     offsets[2] = 99
-    made = pickle.dumps(rows)
-    for make in (lambda: copy.deepcopy(rows), lambda: pickle.loads(made)):
+    payload = pickle.dumps(rows)
+    for make in (lambda: copy.deepcopy(rows), lambda: pickle.loads(payload)):
         with pytest.raises(ValueError, match=r"offsets\[1\] is 2 and offsets\[2\] is 99"):
             make()
     assert "offsets must be from 0 to 3" in repr(rows)

@@ -20,7 +20,7 @@ from support.ragged import NUMBERS, TYPES, dtypes_for, rows_of_a_form
     data=st.data(),
 )
 def test_flattens_as_the_oracle(*, batch, start, multiple_of, library, data):
-    rows, arrays, number, kind, own = batch
+    rows, arrays, number, kind, own_library = batch
     empty = kind == "int64" and not any(map(len, arrays))
     dtype = None if empty else data.draw(st.none() | st.sampled_from(dtypes_for(number, kind)))
     fill = data.draw(NUMBERS[int if empty else number])
@@ -48,7 +48,7 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, library, data):
     assert out._fields == (*expected, "max_length")
     for name, array in expected.items():
         got = getattr(out, name)
-        assert type(got) is TYPES[library or own], name
+        assert type(got) is TYPES[library or own_library], name
         assert frozen(np.asarray(got)) == frozen(array), name
     assert type(out.max_length) is int
     assert out.max_length == max(lengths, default=0)

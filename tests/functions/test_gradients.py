@@ -42,8 +42,8 @@ def test_functions_run_between_the_graphs_of_a_compiled_model():
         return quadrat.unpad(padded * 2, lengths=lengths, total=5).values, quadrat.unpad(padded, mask=mask).values
 
     values, lengths = floats(5, 2), OFFSETS.diff()
-    given = values, OFFSETS, lengths, torch.arange(4) < lengths[:, None]
-    doubled, kept = torch.compile(model, backend="aot_eager")(*given)
+    arguments = values, OFFSETS, lengths, torch.arange(4) < lengths[:, None]
+    doubled, kept = torch.compile(model, backend="aot_eager")(*arguments)
     torch.testing.assert_close(doubled, values.sin() * 2)
     torch.testing.assert_close(kept, values.sin())
     (gradient,) = torch.autograd.grad(doubled.sum() + kept.sum(), values)

@@ -33,10 +33,10 @@ def value_of(kind, number):
 
 def chunked(rows, kind, cuts):
     """The rows as a chunked array; each chunk is a slice of a longer array."""
-    made = [[value_of(kind, number) for number in row] for row in rows]
+    lists = [[value_of(kind, number) for number in row] for row in rows]
     bounds = sorted({0, len(rows), *(cut % (len(rows) + 1) for cut in cuts)})
     padding = [[value_of(kind, 1)] * 3]
-    parts = [pa.array(padding + made[a:b] + padding, kind).slice(1, b - a) for a, b in itertools.pairwise(bounds)]
+    parts = [pa.array(padding + lists[a:b] + padding, kind).slice(1, b - a) for a, b in itertools.pairwise(bounds)]
     return pa.chunked_array(parts, kind)
 
 
@@ -45,10 +45,10 @@ def dataset_of(rows, kind=TYPES[0], cuts=(), column="input_ids"):
     return datasets.Dataset(table)
 
 
-def check(found, expected):
-    assert type(found) is np.ndarray
-    assert found.dtype == np.int64
-    assert found.tolist() == expected
+def check(array, expected):
+    assert type(array) is np.ndarray
+    assert array.dtype == np.int64
+    assert array.tolist() == expected
 
 
 @example([], TYPES[0], [], None)
@@ -191,7 +191,7 @@ def test_a_column_that_is_missing(source):
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         (datasets.DatasetDict({"train": dataset_of([[1]])}), r"DatasetDict has no rows of its own.*'train'"),
         (dataset_of([[1]]).to_iterable_dataset(), "IterableDataset cannot be indexed by row"),
@@ -209,8 +209,8 @@ def test_a_column_that_is_missing(source):
         (np.array([1, 2]), "row 0 of column 'input_ids' is a int64"),
     ],
 )
-def test_what_has_no_lengths(source, said):
-    with pytest.raises(TypeError, match=said):
+def test_what_has_no_lengths(source, message):
+    with pytest.raises(TypeError, match=message):
         quadrat.lengths(source)
 
 
@@ -218,7 +218,7 @@ GRID = datasets.Features({"input_ids": datasets.Array2D((None, 2), "int32")})
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ([{"input_ids": [5]}, {"input_ids": [[5, 6]]}], "row 1 of column 'input_ids' is a list of lists"),
         ([{"input_ids": ([5, 6],)}], "row 0 .* is a tuple of lists"),
@@ -238,13 +238,15 @@ GRID = datasets.Features({"input_ids": datasets.Array2D((None, 2), "int32")})
         (datasets.Dataset.from_dict({"input_ids": [[[1, 2]], [[3, 4]] * 3]}, features=GRID), "not of tokens"),
     ],
 )
-def test_rows_of_rows_have_no_lengths(source, said):
+def test_rows_of_rows_have_no_lengths(source, message):
     """Which of their dimensions is that of the tokens, only the user knows: nobody plans batches by another one."""
     for measure in (quadrat.lengths, lambda rows: quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), 8)):
-        with pytest.raises(TypeError, match=rf"{said}.*take off a dimension of size 1 .*choices=True.*another column"):
+        with pytest.raises(
+            TypeError, match=rf"{message}.*take off a dimension of size 1 .*choices=True.*another column"
+        ):
             measure(source)
     if not isinstance(source, (list, torch.Tensor, pa.Table, Items)):
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=message):
             quadrat.TokenBudgetBatchSampler(source, 8)
 
 
@@ -283,7 +285,7 @@ MASKS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1
 def test_tokens_that_a_mask_keeps(masks, form):
     rows = [{"input_ids": [7] * len(mask), "attention_mask": mask} for mask in masks]
     parts = parts_of(FORMS[form](rows), ("input_ids", "attention_mask"))
-    check(tokens_in_batches(parts, choices=False), [sum(one != 0 for one in mask) for mask in masks])
+    check(tokens_in_batches(parts, choices=False), [sum(flag != 0 for flag in mask) for mask in masks])
 
 
 def test_rows_of_many_parts(monkeypatch):
@@ -324,16 +326,16 @@ def test_a_dataset_that_makes_its_rows_otherwise():
     check(quadrat.lengths(Doubled(dataset.data)), [4, 0, 2])
 
 
-@pytest.mark.parametrize(("given", "said"), [(2, "gives 2"), (4, "gives more")])
-def test_rows_are_as_many_as_they_are_said_to_be(given, said):
+@pytest.mark.parametrize(("count", "message"), [(2, "gives 2"), (4, "gives more")])
+def test_rows_are_as_many_as_they_are_said_to_be(count, message):
     class Rows:
         def __len__(self):
             return 3
 
         def __iter__(self):
-            return iter([[1]] * given)
+            return iter([[1]] * count)
 
-    with pytest.raises(ValueError, match=f"column 'input_ids' has the length 3, but {said}"):
+    with pytest.raises(ValueError, match=f"column 'input_ids' has the length 3, but {message}"):
         quadrat.lengths({"input_ids": Rows()})
 
 

@@ -138,10 +138,10 @@ BY_COUNTER = {**COMMON, "rng": "philox", "seed": 3, "epoch": 2, "mlm_probability
 
 def padded(side, width, framework="np"):
     """The rows in `[rows, width]`, padding with ids that masking must not see."""
-    made = np.full((len(ROWS), width), 77)
-    for row, ids in zip(made, ROWS, strict=True):
+    matrix = np.full((len(ROWS), width), 77)
+    for row, ids in zip(matrix, ROWS, strict=True):
         row[width - len(ids) if side == "left" else 0 :][: len(ids)] = ids
-    return made if framework == "np" else torch.from_numpy(made)
+    return matrix if framework == "np" else torch.from_numpy(matrix)
 
 
 def each_alone(**options):
@@ -151,7 +151,7 @@ def each_alone(**options):
         quadrat.mask_tokens(ids, row_keys=key if key is None else [key], **BY_COUNTER, **options)
         for ids, key in zip(ROWS, keys, strict=True)
     ]
-    return [(one.input_ids.tolist(), one.labels.tolist()) for one in masked]
+    return [(output.input_ids.tolist(), output.labels.tolist()) for output in masked]
 
 
 @pytest.fixture
@@ -199,8 +199,8 @@ def test_by_counter_special_tokens_are_not_masked(where, device):
     device(where == "device")
     ids = np.arange(10, 130).reshape(2, 60)
     flags = ids % 3 == 0
-    given = (ids, flags) if where == "np" else (torch.from_numpy(ids), torch.from_numpy(flags))
-    got = quadrat.mask_tokens(given[0], special_tokens_mask=given[1], **BY_COUNTER | {"mlm_probability": 1})
+    inputs = (ids, flags) if where == "np" else (torch.from_numpy(ids), torch.from_numpy(flags))
+    got = quadrat.mask_tokens(inputs[0], special_tokens_mask=inputs[1], **BY_COUNTER | {"mlm_probability": 1})
     assert ((np.asarray(got.labels) == -100) == flags).all()
 
 

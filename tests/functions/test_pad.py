@@ -21,7 +21,7 @@ from support.ragged import KINDS, MOVED, NUMBERS, ROWS, TRAILING, TYPES, dtypes_
     data=st.data(),
 )
 def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
-    rows, arrays, number, kind, own = batch
+    rows, arrays, number, kind, own_library = batch
     dtype = data.draw(st.none() | st.sampled_from(dtypes_for(number, kind)))
     value = data.draw(NUMBERS[number])
     if kind == "int64" and not any(map(len, arrays)):
@@ -45,7 +45,7 @@ def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     starts = [i * width + (width - len(row) if side == "left" else 0) for i, row in enumerate(arrays)]
     oracles.copy_rows(arrays, starts, expected.reshape(-1))
     oracles.fill_gaps([len(row) for row in arrays], side or "right", value, expected)
-    assert type(out) is TYPES[library or own]
+    assert type(out) is TYPES[library or own_library]
     out = np.asarray(out)
     assert out.dtype == expected.dtype
     assert out.shape == expected.shape
@@ -73,7 +73,10 @@ LAZILY_NEGATED = quadrat.Ragged(torch.tensor([1 + 2j]).conj().imag, torch.tensor
     [
         *(([[1.0]], {"max_length": 2, "padding_value": value}, [[1.0, 0.5]]) for value in (np.float64(0.5), Half(0.5))),
         *(([[value]], {"dtype": "uint64"}, [[value]]) for value in (2**63, 2**64 - 1)),
-        *(([np.ones(1, np.uint64)], {"max_length": 2, "padding_value": one}, [[1, one]]) for one in (2**63, 2**64 - 1)),
+        *(
+            ([np.ones(1, np.uint64)], {"max_length": 2, "padding_value": value}, [[1, value]])
+            for value in (2**63, 2**64 - 1)
+        ),
         ([[1.5], [1, 2]], {"dtype": "float32"}, [[1.5, 0.0], [1.0, 2.0]]),
         (LAZILY_NEGATED, {}, [[-2.0]]),
     ],
@@ -126,9 +129,9 @@ def test_numbers_of_any_dtype_and_shape(*, rows, kind, trailing, library, side, 
 @pytest.mark.parametrize("rows", [[[1.5], [2.0]], [np.array([1.5]), np.array([2.0])], [torch.ones(1), torch.ones(1)]])
 def test_bfloat16_makes_tensors(rows, dtype):
     expected = torch.tensor([[row[0]] for row in rows], dtype=torch.bfloat16)
-    for made in (quadrat.pad(rows, dtype=dtype), quadrat.Ragged.from_rows(rows, dtype=dtype).to_padded()):
-        assert torch.equal(made, expected)
-        assert made.dtype == torch.bfloat16
+    for padded in (quadrat.pad(rows, dtype=dtype), quadrat.Ragged.from_rows(rows, dtype=dtype).to_padded()):
+        assert torch.equal(padded, expected)
+        assert padded.dtype == torch.bfloat16
     assert torch.equal(quadrat.attention_mask(rows, dtype=dtype), torch.ones_like(expected))
 
 

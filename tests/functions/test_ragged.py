@@ -20,27 +20,27 @@ PLACES = st.none() | st.integers(-10, 10)
 @pytest.mark.parametrize("library", ["np", "pt"])
 @given(rows=ROWS, kind=st.sampled_from(KINDS), trailing=TRAILING)
 def test_rows_are_views_of_the_values(library, rows, kind, trailing):
-    made, values = ragged(rows, library, kind, trailing)
-    assert len(made) == len(rows)
-    assert type(made.lengths) is TYPES[library]
-    assert made.lengths.tolist() == [len(row) for row in rows]
+    batch, values = ragged(rows, library, kind, trailing)
+    assert len(batch) == len(rows)
+    assert type(batch.lengths) is TYPES[library]
+    assert batch.lengths.tolist() == [len(row) for row in rows]
     bounds = list(pairwise(np.cumsum([0, *map(len, rows)]).tolist()))
-    for i, (row, (first, last)) in enumerate(zip(made, bounds, strict=True)):
-        for seen in (row, made[i], made[i - len(rows)], made[np.int64(i)]):
+    for i, (row, (first, last)) in enumerate(zip(batch, bounds, strict=True)):
+        for seen in (row, batch[i], batch[i - len(rows)], batch[np.int64(i)]):
             assert type(seen) is TYPES[library]
             assert np.array_equal(np.asarray(seen), values[first:last])
         if row.shape[0] and 0 not in trailing:
             row[0] = 1
-            assert bool((made.values[first] == 1).all()), "a row is a view"
-    assert made.to_lists() == [np.asarray(made.values)[first:last].tolist() for first, last in bounds]
+            assert bool((batch.values[first] == 1).all()), "a row is a view"
+    assert batch.to_lists() == [np.asarray(batch.values)[first:last].tolist() for first, last in bounds]
 
 
 @given(rows=ROWS, library=st.sampled_from(["np", "pt"]), start=PLACES, stop=PLACES)
 def test_slices_are_ragged_over_the_same_values(rows, library, start, stop):
-    made, _ = ragged(rows, library)
-    part = made[start:stop]
+    batch, _ = ragged(rows, library)
+    part = batch[start:stop]
     assert type(part) is quadrat.Ragged
-    assert part.values is made.values
+    assert part.values is batch.values
     assert part.to_lists() == rows[start:stop]
     assert part.lengths.tolist() == [len(row) for row in rows[start:stop]]
     assert len(part) == len(rows[start:stop])
@@ -71,32 +71,32 @@ def chosen(draw, count):
 @given(rows=ROWS, library=st.sampled_from(["np", "pt"]), trailing=TRAILING, data=st.data())
 def test_chooses_copies_of_rows(rows, library, trailing, data):
     kind = data.draw(st.sampled_from(MOVED).filter(lambda kind: library == "pt" or kind != "bfloat16"))
-    made = moved(rows, kind, trailing, data.draw(st.integers(0, 3)))
+    batch = moved(rows, kind, trailing, data.draw(st.integers(0, 3)))
     if library == "np":
-        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+        batch = quadrat.Ragged(batch.values.numpy(), batch.offsets.numpy())
     index, numbers = data.draw(chosen(len(rows)))
-    got = made[index]
+    got = batch[index]
     assert type(got) is quadrat.Ragged
     assert type(got.values) is type(got.offsets) is TYPES[library]
-    assert got.values.dtype == made.values.dtype
+    assert got.values.dtype == batch.values.dtype
     assert tuple(got.values.shape) == (sum(len(rows[number]) for number in numbers), *trailing)
     assert got.offsets.dtype == LIBRARIES[library].int64
     assert got.offsets.tolist() == np.cumsum([0, *(len(rows[number]) for number in numbers)]).tolist()
-    expected = made.to_lists()
+    expected = batch.to_lists()
     assert got.to_lists() == [expected[number] for number in numbers]
     assert got.facts == quadrat.Ragged(got.values, got.offsets).facts
     got.values[:] = 1
-    assert made.to_lists() == expected, "a copy"
+    assert batch.to_lists() == expected, "a copy"
 
 
 @given(rows=ROWS, data=st.data())
 def test_chosen_rows_have_a_gradient(rows, data):
-    made, _ = ragged(rows, "pt", "float32")
+    batch, _ = ragged(rows, "pt", "float32")
     index, numbers = data.draw(chosen(len(rows)))
-    made.values.requires_grad_()
-    made[index].values.sum().backward()
+    batch.values.requires_grad_()
+    batch[index].values.sum().backward()
     counts = np.bincount(np.array(numbers, np.int64), minlength=len(rows)).tolist()
-    assert made.values.grad.tolist() == [count for count, row in zip(counts, rows, strict=True) for _ in row]
+    assert batch.values.grad.tolist() == [count for count, row in zip(counts, rows, strict=True) for _ in row]
 
 
 def test_chooses_from_values_that_are_not_as_stored():
@@ -133,22 +133,22 @@ def test_chooses_from_values_that_are_not_as_stored():
     ],
 )
 def test_refuses_to_choose(library, error, index, message):
-    made, _ = ragged([[1], [2, 3]], library)
+    batch, _ = ragged([[1], [2, 3]], library)
     with pytest.raises(error, match=message):
-        made[index]
+        batch[index]
     with pytest.raises(IndexError, match="row 0 of 0"):
-        made[:0][[0]]
+        batch[:0][[0]]
 
 
 @given(rows=ROWS, beyond=st.integers(0, 5))
 def test_knows_its_rows(rows, beyond):
-    made, _ = ragged(rows)
+    batch, _ = ragged(rows)
     for index in (len(rows) + beyond, -len(rows) - 1 - beyond):
         with pytest.raises(IndexError, match=f"row {index} of {len(rows)}"):
-            made[index]
+            batch[index]
     for index in ("0", 0.0, None, (0,)):
         with pytest.raises(TypeError):
-            made[index]
+            batch[index]
 
 
 @pytest.mark.parametrize("library", ["np", "pt"])
@@ -164,14 +164,14 @@ def test_takes_offsets_of_any_integers_and_refuses_those_outside_the_values(libr
     values, places = array(range(count), "int64", library), array(offsets, kind, library)
     steps = list(pairwise(offsets))
     if offsets[0] >= 0 and offsets[-1] <= count and all(first <= last for first, last in steps):
-        made = quadrat.Ragged(values, places)
-        assert made.to_lists() == [list(range(first, last)) for first, last in steps]
-        assert made.lengths.tolist() == [last - first for first, last in steps]
-        assert quadrat.unpad(quadrat.pad(made), lengths=made.lengths).to_lists() == made.to_lists()
+        batch = quadrat.Ragged(values, places)
+        assert batch.to_lists() == [list(range(first, last)) for first, last in steps]
+        assert batch.lengths.tolist() == [last - first for first, last in steps]
+        assert quadrat.unpad(quadrat.pad(batch), lengths=batch.lengths).to_lists() == batch.to_lists()
         return
     bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count] or [0]
-    found = " and ".join(rf"offsets\[{bad[0] + i}\] is {one}" for i, one in enumerate(offsets[bad[0] : bad[0] + 2]))
-    message = f"from 0 to {count} and must not decrease, but {found}$"
+    pairs = " and ".join(rf"offsets\[{bad[0] + i}\] is {bound}" for i, bound in enumerate(offsets[bad[0] : bad[0] + 2]))
+    message = f"from 0 to {count} and must not decrease, but {pairs}$"
     with pytest.raises(ValueError, match=message):
         quadrat.Ragged(values, places)
 
@@ -202,24 +202,24 @@ def test_refuses(error, values, offsets, message):
 
 @given(rows=ROWS, library=st.sampled_from(sorted(LIBRARIES)), kind=st.sampled_from(KINDS), trailing=TRAILING)
 def test_whatever_it_holds_it_can_be_shown(rows, library, kind, trailing):
-    made, values = ragged(rows, library, kind, trailing)
-    facts = f"{len(rows)} rows, {len(values)} tokens, {made.dtype}"
-    assert repr(made).startswith("Ragged([")
-    assert repr(made).endswith(f"], {facts})")
-    assert made._repr_html_().startswith(f"<table><caption>Ragged: {facts}</caption>")
-    assert (made.total, made.max_length) == (len(values), max(map(len, rows), default=0))
-    assert made.inner_shape == tuple(trailing)
-    assert made.dtype == made.values.dtype
+    batch, values = ragged(rows, library, kind, trailing)
+    facts = f"{len(rows)} rows, {len(values)} tokens, {batch.dtype}"
+    assert repr(batch).startswith("Ragged([")
+    assert repr(batch).endswith(f"], {facts})")
+    assert batch._repr_html_().startswith(f"<table><caption>Ragged: {facts}</caption>")
+    assert (batch.total, batch.max_length) == (len(values), max(map(len, rows), default=0))
+    assert batch.inner_shape == tuple(trailing)
+    assert batch.dtype == batch.values.dtype
 
 
 def test_few_rows_and_numbers_are_shown():
-    made = Ragged.from_rows([list(range(n)) for n in range(9, 300)])
-    lines = repr(made).splitlines()
+    batch = Ragged.from_rows([list(range(n)) for n in range(9, 300)])
+    lines = repr(batch).splitlines()
     assert len(lines) == 7
     assert lines[0] == "Ragged([[0, 1, 2, 3, ..., 5, 6, 7, 8],"
     assert lines[3].strip() == "...,"
     assert lines[6].endswith(f"298]], 291 rows, {sum(range(9, 300))} tokens, int64)")
-    assert made._repr_html_().count("<tr>") == 8
+    assert batch._repr_html_().count("<tr>") == 8
 
 
 @pytest.mark.parametrize(
@@ -252,28 +252,28 @@ def test_a_row_that_is_never_read_as_a_whole():
 
 def test_errors_are_shown_as_text():
     offsets = np.array([0, 2])
-    made = Ragged(np.arange(2), offsets)
+    batch = Ragged(np.arange(2), offsets)
     offsets[1] = 9
-    assert repr(made).startswith("Ragged(offsets must be from 0")
-    assert "<table><caption>Ragged: offsets must be from 0" in made._repr_html_()
+    assert repr(batch).startswith("Ragged(offsets must be from 0")
+    assert "<table><caption>Ragged: offsets must be from 0" in batch._repr_html_()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_only_rows_of_one_length_become_an_array(library):
-    made = Ragged.from_rows([[1, 2], [3, 4], [5]], return_tensors=library)
-    assert np.asarray(made[:2]).tolist() == [[1, 2], [3, 4]]
-    assert np.asarray(made[:2], dtype=np.float32).dtype == np.float32
-    assert np.asarray(made[:0]).shape == (0,)
+    batch = Ragged.from_rows([[1, 2], [3, 4], [5]], return_tensors=library)
+    assert np.asarray(batch[:2]).tolist() == [[1, 2], [3, 4]]
+    assert np.asarray(batch[:2], dtype=np.float32).dtype == np.float32
+    assert np.asarray(batch[:0]).shape == (0,)
     with pytest.raises(TypeError, match=r"rows of 1 to 2 tokens is not rectangular: use to_padded\(\) .* to_lists\(\)"):
-        np.asarray(made)
-    assert [row.tolist() for row in np.asarray(made, dtype=object)] == [[1, 2], [3, 4], [5]]
+        np.asarray(batch)
+    assert [row.tolist() for row in np.asarray(batch, dtype=object)] == [[1, 2], [3, 4], [5]]
 
 
 def test_to_padded_has_the_options_of_pad():
     options = inspect.signature(quadrat.pad).parameters
-    found = inspect.signature(Ragged.to_padded).parameters
-    assert [(one.name, one.kind, one.default) for one in list(found.values())[1:]] == [
-        (one.name, one.kind, one.default) for one in list(options.values())[1:]
+    parameters = inspect.signature(Ragged.to_padded).parameters
+    assert [(parameter.name, parameter.kind, parameter.default) for parameter in list(parameters.values())[1:]] == [
+        (parameter.name, parameter.kind, parameter.default) for parameter in list(options.values())[1:]
     ]
 
 

@@ -23,50 +23,50 @@ PADDING = st.fixed_dictionaries(
 
 @given(rows=ROWS, library=st.sampled_from(["np", "pt"]), options=PADDING)
 def test_to_padded(rows, library, options):
-    made, _ = ragged(rows, library)
-    assert frozen(made.to_padded(**options)) == frozen(quadrat.pad(made, **options))
+    batch, _ = ragged(rows, library)
+    assert frozen(batch.to_padded(**options)) == frozen(quadrat.pad(batch, **options))
 
 
 @given(
     rows=ROWS, trailing=TRAILING, before=st.integers(0, 3), kind=st.sampled_from(MOVED), offsets=st.sampled_from(INTS)
 )
 def test_to_nested(rows, trailing, before, kind, offsets):
-    made = moved(rows, kind, trailing, before)
-    made = quadrat.Ragged(made.values, made.offsets.to(getattr(torch, offsets)))
-    nested = made.to_nested()
+    batch = moved(rows, kind, trailing, before)
+    batch = quadrat.Ragged(batch.values, batch.offsets.to(getattr(torch, offsets)))
+    nested = batch.to_nested()
     assert nested.layout is torch.jagged
-    assert nested.dtype == made.values.dtype
+    assert nested.dtype == batch.values.dtype
     assert (nested.size(0), nested.dim()) == (len(rows), 2 + len(trailing))
-    assert nested.values().untyped_storage().data_ptr() == made.values.untyped_storage().data_ptr()
+    assert nested.values().untyped_storage().data_ptr() == batch.values.untyped_storage().data_ptr()
     assert nested.values().shape == (sum(map(len, rows)), *trailing)
-    assert [row.tolist() for row in nested.unbind()] == made.to_lists()
+    assert [row.tolist() for row in nested.unbind()] == batch.to_lists()
 
 
 def test_to_nested_shares_the_memory_of_numpy():
-    made, values = ragged([[1], [], [2, 3]])
-    nested = made[1:].to_nested()
+    batch, values = ragged([[1], [], [2, 3]])
+    nested = batch[1:].to_nested()
     nested.values()[0] = 7
-    assert made.to_lists() == [[1], [], [7, 3]]
-    del made, values
+    assert batch.to_lists() == [[1], [], [7, 3]]
+    del batch, values
     assert [row.tolist() for row in nested.unbind()] == [[], [7, 3]]
 
 
 @given(rows=ROWS, before=st.integers(0, 3))
 def test_a_gradient_goes_through_to_nested(rows, before):
-    made = moved(rows, "float64", (), before)
-    made.values.requires_grad_()
-    nested = made.to_nested()
+    batch = moved(rows, "float64", (), before)
+    batch.values.requires_grad_()
+    nested = batch.to_nested()
     (nested * nested).values().sum().backward()
-    assert made.values.grad.tolist() == [0] * before + [2 * number for row in rows for number in row] + [0]
+    assert batch.values.grad.tolist() == [0] * before + [2 * number for row in rows for number in row] + [0]
 
 
 def arrow_type(kind, trailing):
     """The type of a token's values."""
-    made = {"bool": pa.bool_(), "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}.get(kind)
-    made = made or getattr(pa, kind)()
+    dtype = {"bool": pa.bool_(), "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}.get(kind)
+    dtype = dtype or getattr(pa, kind)()
     for size in reversed(trailing):
-        made = pa.list_(made, size)
-    return made
+        dtype = pa.list_(dtype, size)
+    return dtype
 
 
 ARROW_KINDS = st.sampled_from(KINDS)
@@ -74,17 +74,17 @@ ARROW_KINDS = st.sampled_from(KINDS)
 
 @given(rows=ROWS, library=st.sampled_from(["np", "pt"]), kind=ARROW_KINDS, trailing=TRAILING, before=st.integers(0, 3))
 def test_to_arrow(rows, library, kind, trailing, before):
-    made = moved(rows, kind, trailing, before)
-    expected = made.to_lists()
+    batch = moved(rows, kind, trailing, before)
+    expected = batch.to_lists()
     if library == "np":
-        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
-    column = made.to_arrow()
+        batch = quadrat.Ragged(batch.values.numpy(), batch.offsets.numpy())
+    column = batch.to_arrow()
     column.validate(full=True)
     assert column.type == pa.list_(arrow_type(kind, trailing))
     assert column.null_count == 0
     assert column.to_pylist() == expected
     if kind != "bool" and not trailing and any(rows):
-        first = np.asarray(made.values)[before:]
+        first = np.asarray(batch.values)[before:]
         assert column.values.buffers()[1].address == first.ctypes.data, "the values stay where they are"
     if rows and kind not in ("bool", "uint64"):
         again = quadrat.Ragged.from_rows(column, return_tensors="np")
@@ -130,9 +130,9 @@ def test_to_arrow_of_many_values():
 
 
 def test_to_arrow_outlives_the_values():
-    made = quadrat.Ragged(torch.arange(100_000), torch.tensor([0, 1, 100_000]))
-    column = made.to_arrow()
-    del made
+    batch = quadrat.Ragged(torch.arange(100_000), torch.tensor([0, 1, 100_000]))
+    column = batch.to_arrow()
+    del batch
     torch.zeros(100_000)
     assert column[1].as_py() == list(range(1, 100_000))
 
@@ -147,9 +147,9 @@ def test_to_arrow_of_values_that_are_not_as_stored():
 
 @pytest.mark.parametrize("kind", ["bfloat16", "complex64", "float8_e5m2"])
 def test_to_arrow_refuses(kind):
-    made = moved([[1]], kind, (), 0)
+    batch = moved([[1]], kind, (), 0)
     with pytest.raises(TypeError, match=f"Arrow has no {kind}: convert the values first"):
-        made.to_arrow()
+        batch.to_arrow()
 
 
 FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
@@ -157,15 +157,15 @@ FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
 
 @given(rows=ROWS, kind=st.sampled_from([*MOVED, *FLOAT8]), trailing=TRAILING, before=st.integers(0, 3))
 def test_to_lists(rows, kind, trailing, before):
-    made = moved(rows, kind, trailing, before)
-    expected = [row.tolist() for row in made]
-    assert made.to_lists() == expected
-    kinds = {type(number) for row in made.to_lists() for number in row}
+    batch = moved(rows, kind, trailing, before)
+    expected = [row.tolist() for row in batch]
+    assert batch.to_lists() == expected
+    kinds = {type(number) for row in batch.to_lists() for number in row}
     assert kinds == {type(number) for row in expected for number in row}
-    made.values.requires_grad_(made.values.is_floating_point())
-    assert made.to_lists() == expected
+    batch.values.requires_grad_(batch.values.is_floating_point())
+    assert batch.to_lists() == expected
     if kind not in ("bfloat16", *FLOAT8):
-        assert quadrat.Ragged(made.values.numpy(force=True), made.offsets.numpy()).to_lists() == expected
+        assert quadrat.Ragged(batch.values.numpy(force=True), batch.offsets.numpy()).to_lists() == expected
 
 
 @given(
@@ -177,22 +177,22 @@ def test_to_lists(rows, kind, trailing, before):
 )
 def test_from_rows_copies(rows, make, dtype, library, container):
     given_rows = container(make(row) if row or make in (list, tuple) else make([0])[:0] for row in rows)
-    made = quadrat.Ragged.from_rows(given_rows, dtype=dtype, return_tensors=library)
+    batch = quadrat.Ragged.from_rows(given_rows, dtype=dtype, return_tensors=library)
     tensors = len(rows) > 0 and isinstance(given_rows[0], torch.Tensor)
     wanted = library or ("pt" if tensors else "np")
-    assert type(made.values) is type(made.offsets) is TYPES[wanted]
+    assert type(batch.values) is type(batch.offsets) is TYPES[wanted]
     if dtype is not None:
         name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else np.dtype(dtype).name
     else:
         name = "int16" if tensors and any(rows) else "int64"
-    assert made.values.dtype == getattr(LIBRARIES[wanted], name)
-    assert made.offsets.dtype == LIBRARIES[wanted].int64
-    assert made.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-    assert made.to_lists() == rows
+    assert batch.values.dtype == getattr(LIBRARIES[wanted], name)
+    assert batch.offsets.dtype == LIBRARIES[wanted].int64
+    assert batch.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+    assert batch.to_lists() == rows
     for row in given_rows:
         if len(row) and isinstance(row, (np.ndarray, torch.Tensor)):
             row[:] = 111  # the copy does not see it
-    assert made.to_lists() == rows
+    assert batch.to_lists() == rows
 
 
 def test_from_rows_of_numbers_without_dtype():

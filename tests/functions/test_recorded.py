@@ -32,10 +32,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda hidden, lengths: quadrat.unpad(hidden, lengths=lengths, total=4).values,
         (HIDDEN, LENGTHS),
     ),
-    "pad": (lambda *given: quadrat.pad(quadrat.Ragged(*given)), RAGGED),
-    "pad to a length": (lambda *given: quadrat.pad(quadrat.Ragged(*given), max_length=5), RAGGED),
+    "pad": (lambda *arrays: quadrat.pad(quadrat.Ragged(*arrays)), RAGGED),
+    "pad to a length": (lambda *arrays: quadrat.pad(quadrat.Ragged(*arrays), max_length=5), RAGGED),
     "pad a list": (lambda *rows: quadrat.pad(list(rows)), (FLAT[0], FLAT[1])),
-    "flatten": (lambda *given: quadrat.flatten(quadrat.Ragged(*given)).values, RAGGED),
+    "flatten": (lambda *arrays: quadrat.flatten(quadrat.Ragged(*arrays)).values, RAGGED),
     "align": (lambda values, offsets: align(offsets, values, pad_to_multiple_of=4).values[0], RAGGED),
     "align by an array": (lambda values: align(BOUNDS, values, pad_to_multiple_of=4).values[0], (FLAT,)),
     "concat_padded": (lambda *parts: quadrat.evaluation.concat_padded(parts), (MASK, MASK[:, :2])),
@@ -46,16 +46,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-def other(given: Any) -> Any:
+def other(argument: Any) -> Any:
     """Another argument of the same shape, for what was recorded."""
-    if given is OFFSETS:
+    if argument is OFFSETS:
         return torch.tensor([0, 4, 6])
-    return given + 1 if given.is_floating_point() else given.flip(-1)
+    return argument + 1 if argument.is_floating_point() else argument.flip(-1)
 
 
 RECORDS = {
-    "make_fx": lambda function, given: make_fx(function)(*given),
-    "symbols": lambda function, given: make_fx(function, tracing_mode="symbolic")(*given),
+    "make_fx": lambda function, arguments: make_fx(function)(*arguments),
+    "symbols": lambda function, arguments: make_fx(function, tracing_mode="symbolic")(*arguments),
     "jit": functools.partial(torch.jit.trace, check_trace=False),
 }
 
@@ -64,16 +64,16 @@ RECORDS = {
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_recorded_follows_its_arguments_or_is_refused(record: Any, name: str) -> None:
-    function, given = CASES[name]
-    function(*given)  # so that a collator knows the kind of batch
+    function, arguments = CASES[name]
+    function(*arguments)  # so that a collator knows the kind of batch
     try:
-        recorded = record(function, given)
+        recorded = record(function, arguments)
     except RuntimeError as error:
         assert "torch records what is done" in str(error) or "tracing tensor" in str(error)  # noqa: PT017
         return
-    others = [other(one) for one in given]
+    others = [other(argument) for argument in arguments]
     assert torch.equal(recorded(*others), function(*others))
-    assert not torch.equal(function(*others), function(*given))
+    assert not torch.equal(function(*others), function(*arguments))
 
 
 class _Recorder(TorchDispatchMode):
@@ -88,15 +88,15 @@ class _Recorder(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_mode_sees_what_is_done(name: str) -> None:
-    function, given = CASES[name]
-    expected = function(*given)
+    function, arguments = CASES[name]
+    expected = function(*arguments)
     with _Recorder() as seen:
         try:
-            found = function(*given)
+            output = function(*arguments)
         except RuntimeError as error:
             assert "torch records what is done" in str(error)  # noqa: PT017
             return
-    assert torch.equal(found, expected)
+    assert torch.equal(output, expected)
     assert seen.names
 
 

@@ -51,9 +51,9 @@ def expected_of(bounds, columns, fills, *, multiple, rest, start, continues):
     )
 
 
-def assert_alike(made, expected):
-    for name, one, other in zip(made._fields, made, expected, strict=True):
-        ones, others = (one, other) if name == "values" else ((one,), (other,))
+def assert_alike(output, expected):
+    for name, value, other in zip(output._fields, output, expected, strict=True):
+        ones, others = (value, other) if name == "values" else ((value,), (other,))
         for left, right in zip(ones, others, strict=True):
             assert left == right if isinstance(right, int) else same(left, right), name
 
@@ -62,16 +62,16 @@ def assert_alike(made, expected):
     lengths=LENGTHS,
     multiple=MULTIPLES,
     kinds=st.lists(st.tuples(DTYPES, TRAILING, st.sampled_from([0, 1])), max_size=3),
-    more=st.integers(0, 3),
+    extra=st.integers(0, 3),
     start=st.integers(-3, 9),
     continues=st.booleans(),
     fixed=st.booleans(),
 )
-def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, fixed):
+def test_as_token_by_token(*, lengths, multiple, kinds, extra, start, continues, fixed):
     bounds = boundaries(lengths)
     columns = [a_column(int(bounds[-1]), dtype, trailing) for dtype, trailing, _ in kinds]
     fills = [fill for *_, fill in kinds]
-    rest = more * multiple if fixed and lengths else 0
+    rest = extra * multiple if fixed and lengths else 0
     expected = expected_of(bounds, columns, fills, multiple=multiple, rest=rest, start=start, continues=continues)
     options = {
         "pad_to_multiple_of": multiple,
@@ -80,8 +80,8 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
         "position_ids_start": start,
         "continue_positions": continues,
     }
-    made = quadrat.align(bounds, *columns, **options)
-    assert_alike(made, expected)
+    output = quadrat.align(bounds, *columns, **options)
+    assert_alike(output, expected)
     how = quadrat.Flattening(
         align_to=multiple,
         total_length=options["total_length"],
@@ -92,17 +92,18 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
     plain = [column for column in columns if column.dtype != torch.bfloat16]
     if len(plain) == len(columns):
         arrays = quadrat.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
-        assert all(isinstance(one, (int, tuple, np.ndarray)) for one in arrays)
+        assert all(isinstance(part, (int, tuple, np.ndarray)) for part in arrays)
         again = [tuple(map(torch.from_numpy, arrays.values)), *arrays[1:]]
         assert_alike(
-            aligned.Aligned(*(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in again)), expected
+            aligned.Aligned(*(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in again)),
+            expected,
         )
 
 
 def test_begins_where_the_first_sequence_does():
-    made = quadrat.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
-    assert made.values[0].tolist() == [1, 2, 0]
-    assert made.cu_seqlens.tolist() == [0, 2]
+    output = quadrat.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
+    assert output.values[0].tolist() == [1, 2, 0]
+    assert output.cu_seqlens.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

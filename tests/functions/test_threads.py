@@ -22,15 +22,15 @@ ROWS = [[number] * (3 + number % 7) for number in range(48)]
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL")
 def test_the_gil_stays_off():
-    said = python("-c", "import quadrat, quadrat._testing, sys; print(sys._is_gil_enabled())").strip()
-    assert said == str(sys._is_gil_enabled())
+    output = python("-c", "import quadrat, quadrat._testing, sys; print(sys._is_gil_enabled())").strip()
+    assert output == str(sys._is_gil_enabled())
 
 
 @pytest.mark.parametrize("library", ["np", "pt"])
 def test_shared_rows(library):
     expected = quadrat.pad(ROWS, return_tensors=library).tolist()
-    for made in everywhere(lambda _: [quadrat.pad(ROWS, return_tensors=library).tolist() for _ in range(20)]):
-        assert made == [expected] * 20
+    for results in everywhere(lambda _: [quadrat.pad(ROWS, return_tensors=library).tolist() for _ in range(20)]):
+        assert results == [expected] * 20
 
 
 def test_a_shared_table():
@@ -51,13 +51,13 @@ def test_a_sampler_of_epochs_that_others_set():
     longest = max(map(len, expected))
 
     def work(number: int) -> bool:
-        found = []
+        checks = []
         for at in range(20):
             if number % 4 == 0:
                 sampler.set_epoch((number + at) % 4)
             state = sampler.state_dict()
-            found.append(list(sampler) in expected and state["epoch"] < 4 and state["batch"] <= longest)
-        return all(found)
+            checks.append(list(sampler) in expected and state["epoch"] < 4 and state["batch"] <= longest)
+        return all(checks)
 
     assert everywhere(work) == [True] * THREADS
 
@@ -90,14 +90,14 @@ def test_no_two_threads_draw_the_same(library):
     ids = np.arange(1000, 1400).reshape(4, 100)
 
     def draw(generator: Any) -> Any:
-        given = ids.copy() if library == "np" else torch.from_numpy(ids.copy())
+        inputs = ids.copy() if library == "np" else torch.from_numpy(ids.copy())
         options = {"mask_token_id": 5, "vocab_size": 2000, "special_ids": (), "generator": generator}
-        return quadrat.mask_tokens(given, **options)[0].tolist()
+        return quadrat.mask_tokens(inputs, **options)[0].tolist()
 
     def new() -> Any:
         return np.random.default_rng(7) if library == "np" else torch.Generator().manual_seed(7)
 
     alone, shared = new(), new()
     expected = [draw(alone) for _ in range(4 * THREADS)]
-    found = everywhere(lambda _: [draw(shared) for _ in range(4)])
-    assert sorted(itertools.chain(*found)) == sorted(expected)
+    draws = everywhere(lambda _: [draw(shared) for _ in range(4)])
+    assert sorted(itertools.chain(*draws)) == sorted(expected)

@@ -179,20 +179,20 @@ def test_an_order_that_takes_more_batches_is_drawn_again(monkeypatch):
 def test_a_state_of_another_sampler():
     state = TokenBudgetBatchSampler([1, 2, 3], 10, seed=1).state_dict()
     sampler = TokenBudgetBatchSampler([1, 2, 4], 10)
-    said = (
+    message = (
         r"another sampler: lengths is '3 numbers, 7 in all, checksum \w+' here and '3 .*, 6 in all, .*' in the state; "
         "seed is 0 here and 1 in the state"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         sampler.load_state_dict(state)
     with pytest.raises(ValueError, match=r"another sampler: lengths is '3 .*' here and '3 .*' in the state$"):
         TokenBudgetBatchSampler([1, 3, 2], 10).load_state_dict(TokenBudgetBatchSampler([1, 2, 3], 10).state_dict())
     with pytest.raises(KeyError, match="budget_tokens"):
         sampler.load_state_dict({"epoch": 1, "batch": 0, "lengths": sampler.state_dict()["lengths"]})
-    own = sampler.state_dict()
+    own_state = sampler.state_dict()
     with pytest.raises(ValueError, match="batch must be from 0"):
-        sampler.load_state_dict({**own, "batch": -1})
-    assert sampler.state_dict() == own
+        sampler.load_state_dict({**own_state, "batch": -1})
+    assert sampler.state_dict() == own_state
 
 
 def realistic(rows=20000):

@@ -108,13 +108,13 @@ FORMS = {
     data=st.data(),
 )
 def test_masks_as_the_oracle(family, *, lengths, side, extra, multiple_of, dtype, library, data):
-    make, own = data.draw(st.sampled_from(FORMS[family]))
+    make, own_library = data.draw(st.sampled_from(FORMS[family]))
     options = {"padding_side": side, "pad_to_multiple_of": multiple_of, "return_tensors": library}
     options["max_length"] = None if extra is None else max(lengths, default=0) + extra
     out = quadrat.attention_mask(make(lengths), dtype=dtype, **options)
-    if own == "first row":
-        own = "pt" if lengths else "np"
-    assert type(out) is (torch.Tensor if (library or own) == "pt" else np.ndarray)
+    if own_library == "first row":
+        own_library = "pt" if lengths else "np"
+    assert type(out) is (torch.Tensor if (library or own_library) == "pt" else np.ndarray)
     name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else np.dtype(dtype or np.int64).name
     padded = quadrat.pad([[True] * length for length in lengths], padding_value=False, dtype="bool", **options)
     expected = np.empty(tuple(padded.shape), name)

@@ -33,7 +33,7 @@ class Wrapper(CollatorWrapper):
         self.collator = collator
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda wrapper: pickle.loads(pickle.dumps(wrapper))])
 def test_copies(again):
     wrapper = again(Wrapper(Inner()))
     assert (type(wrapper), type(wrapper.collator), wrapper.name) == (Wrapper, Inner, "inner")

@@ -83,7 +83,7 @@ class Mine(transformers.DataCollatorWithPadding):
 
 
 @pytest.mark.parametrize(
-    ("collator", "said"),
+    ("collator", "message"),
     [
         (Mine(None), "Mine is derived from transformers.DataCollatorWithPadding .* derive it from quadrat"),
         (Mine, "derive it from quadrat.DataCollatorWithPadding instead"),
@@ -94,8 +94,8 @@ class Mine(transformers.DataCollatorWithPadding):
         (lambda features: features, "not a collator"),
     ],
 )
-def test_refused(collator, said):
-    with pytest.raises(TypeError, match=said):
+def test_refused(collator, message):
+    with pytest.raises(TypeError, match=message):
         quadrat.from_transformers(collator)
 
 
@@ -129,13 +129,13 @@ def test_another_class_of_the_same_name():
 
 @dataclasses.dataclass
 class Extended(quadrat.DataCollatorWithPadding):
-    made: list = dataclasses.field(default_factory=list)
+    batches: list = dataclasses.field(default_factory=list)
 
 
 def test_options_with_a_factory():
     first, second = Extended.__new__(Extended), Extended.__new__(Extended)
     for collator in (first, second):
         collator.__setstate__(vars(transformers.DataCollatorWithPadding(None, max_length=7)))
-    assert (first.max_length, first.pad_values, first.made) == (7, None, [])
-    assert first.made is not second.made
+    assert (first.max_length, first.pad_values, first.batches) == (7, None, [])
+    assert first.batches is not second.batches
     assert set(vars(first)) == set(inspect.signature(Extended).parameters)

@@ -31,37 +31,37 @@ def test_outputs_are_those_of_each_row_alone(max_tokens):
     def function(batch):
         output = model(**batch, output_hidden_states=True)
         output["hidden_states"] = tuple(
-            quadrat.unpad(one, mask=batch["attention_mask"]) for one in output.hidden_states
+            quadrat.unpad(layer, mask=batch["attention_mask"]) for layer in output.hidden_states
         )
         return output
 
     with torch.inference_mode():
         alone = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in TEXTS]
         rows = Dataset.from_dict(dict(tokenizer(TEXTS)))
-        for given in (TEXTS, rows, rows.with_format("torch")):
-            found = map_by_length(function, given, tokenizer=tokenizer, collator=collator, max_tokens=max_tokens)
-            assert type(found) is SequenceClassifierOutput
-            assert list(found) == ["logits", "hidden_states"]
+        for source in (TEXTS, rows, rows.with_format("torch")):
+            outputs = map_by_length(function, source, tokenizer=tokenizer, collator=collator, max_tokens=max_tokens)
+            assert type(outputs) is SequenceClassifierOutput
+            assert list(outputs) == ["logits", "hidden_states"]
             for row, expected in enumerate(alone):
-                torch.testing.assert_close(found.logits[row], expected.logits[0], rtol=1e-5, atol=1e-5)
-                for states, of_row in zip(found.hidden_states, expected.hidden_states, strict=True):
+                torch.testing.assert_close(outputs.logits[row], expected.logits[0], rtol=1e-5, atol=1e-5)
+                for states, of_row in zip(outputs.hidden_states, expected.hidden_states, strict=True):
                     torch.testing.assert_close(states[row], of_row[0], rtol=1e-5, atol=1e-5)
         streamed = map_by_length(function, iter(TEXTS), tokenizer=tokenizer, max_tokens=max_tokens, window=5)
-        for one, expected in zip(streamed, alone, strict=True):
-            assert type(one) is SequenceClassifierOutput
-            torch.testing.assert_close(one.logits, expected.logits[0], rtol=1e-5, atol=1e-5)
-            torch.testing.assert_close(one.hidden_states[1], expected.hidden_states[1][0], rtol=1e-5, atol=1e-5)
+        for row_output, expected in zip(streamed, alone, strict=True):
+            assert type(row_output) is SequenceClassifierOutput
+            torch.testing.assert_close(row_output.logits, expected.logits[0], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(row_output.hidden_states[1], expected.hidden_states[1][0], rtol=1e-5, atol=1e-5)
 
 
 def test_a_collator_of_transformers_and_a_loop_of_ones_own():
     tokenizer, model = encoder_tokenizer(), model_of(BertModel)
     batches = by_length(TEXTS, tokenizer=tokenizer, collator=transformers.DataCollatorWithPadding(tokenizer))
     with torch.inference_mode():
-        found = batches.restore([model(**batch).pooler_output for _, batch in batches])
+        outputs = batches.restore([model(**batch).pooler_output for _, batch in batches])
         again = batches.restore([model(**batch).pooler_output for _, batch in batches])
         alone = torch.cat([model(**tokenizer(text, return_tensors="pt")).pooler_output for text in TEXTS])
-    torch.testing.assert_close(found, again, rtol=0, atol=0)
-    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(outputs, again, rtol=0, atol=0)
+    torch.testing.assert_close(outputs, alone, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

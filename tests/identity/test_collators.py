@@ -220,14 +220,14 @@ class OwnCollator(quadrat.DataCollatorWithPadding):
 
 def test_what_a_collator_does_goes_by_its_class():
     features = [{"input_ids": [5] * length, "labels": [1] * length} for length in (1, 2)]
-    said = []
+    messages = []
     for cls in (quadrat.DataCollatorWithPadding, OwnCollator):
         with pytest.raises(ValueError, match="'labels' is ragged and not padded here") as raised:
             cls(make_tokenizer())(features)
-        said.append(str(raised.value))
+        messages.append(str(raised.value))
         padded = cls(make_tokenizer(), pad_values={"labels": -100})(features)
         assert padded["labels"].tolist() == [[1, -100], [1, 1]]
-    assert said[0] == said[1]
+    assert messages[0] == messages[1]
 
 
 # Options that a copy has as well, beside those of the sample.
@@ -238,7 +238,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("copied", [lambda collator: pickle.loads(pickle.dumps(collator)), copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_copies_start_afresh_from_the_same_state(name, copied):
     collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))

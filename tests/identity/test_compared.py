@@ -165,7 +165,7 @@ def test_errors_are_the_references():
 
 
 @pytest.mark.parametrize(
-    ("expected", "got", "said"),
+    ("expected", "got", "message"),
     [
         ({"a": 1}, {"b": 1}, "keys"),
         (torch.tensor([5]).as_strided((1,), (0,)), torch.tensor([6]), r"batch\[0\] is 5 of the reference and 6"),
@@ -178,15 +178,18 @@ def test_errors_are_the_references():
         (np.ones(2, np.longdouble), np.array([1, 2], np.longdouble), r"batch\[1\]"),
         (torch.eye(2).to_sparse(), torch.ones(2, 2).to_sparse(), r"batch\[0, 1\] is 0.0"),
         (
-            *(torch.nested.nested_tensor([torch.ones(2), torch.ones(1) + one], layout=torch.jagged) for one in (0, 1)),
+            *(
+                torch.nested.nested_tensor([torch.ones(2), torch.ones(1) + number], layout=torch.jagged)
+                for number in (0, 1)
+            ),
             r"batch\[1\]\[0\]",
         ),
         ({"a": {"b": [np.float32(1)]}}, {"a": {"b": [np.float32(2)]}}, r"batch\['a'\]\['b'\]\[0\]"),
     ],
 )
-def test_differences_name_the_first_place(expected, got, said):
+def test_differences_name_the_first_place(expected, got, message):
     assert first_difference(expected, expected) is None
-    assert re.search(said, first_difference(expected, got))
+    assert re.search(message, first_difference(expected, got))
 
 
 class Plain:
@@ -219,7 +222,7 @@ EXTRAS = {
     "fails": Fails,
     "lock": threading.Lock,
     "iterator": lambda: iter([1, 2]),
-    "generator": lambda: (one for one in (1, 2)),
+    "generator": lambda: (number for number in (1, 2)),
     "function": lambda: lambda: 1,
     "object array": lambda: np.array([Plain(), None, [Fails()]], dtype=object),
     "series": lambda: pd.Series([1, 2]),

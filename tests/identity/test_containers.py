@@ -87,20 +87,20 @@ def content(feature: Any) -> Any:
     if isinstance(feature, UserDict):
         return content(feature.data)
     if isinstance(feature, ChainMap):
-        return [content(one) for one in feature.maps]
+        return [content(mapping) for mapping in feature.maps]
     return frozen(dict(dict.items(feature)) if isinstance(feature, dict) else dict(feature))
 
 
-def assert_alike(name, framework, made, *, known):
-    """`made` makes the features, once for each collator; `known`: both have seen complete batches in dicts before."""
+def assert_alike(name, framework, maker, *, known):
+    """`maker` makes the features, once for each collator; `known`: both have seen complete batches in dicts before."""
     reference, collator = samples.pair(name, return_tensors=framework)
     for _ in range(2 if known else 0):
-        for one in (reference, collator):
-            one(full_batch(name))
-    theirs, ours = made(), made()
+        for instance in (reference, collator):
+            instance(full_batch(name))
+    theirs, ours = maker(), maker()
     assert_seeded_alike(reference, collator, theirs, ours)
     if name != "DataCollatorForMultipleChoice":  # where transformers 4.x takes the labels out of the features
-        assert [content(one) for one in ours] == [content(one) for one in theirs]
+        assert [content(feature) for feature in ours] == [content(feature) for feature in theirs]
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -109,9 +109,9 @@ def assert_alike(name, framework, made, *, known):
 def test_every_mapping(name, framework, known, data):
     rows = full_batch(name)
     pops = name == "DataCollatorForMultipleChoice"  # transformers 4.x takes the labels out of the features
-    one = st.sampled_from([carrier for carrier in CARRIERS if not (pops and carrier is types.MappingProxyType)])
-    several = st.lists(one, min_size=len(rows), max_size=len(rows))
-    carriers = data.draw(several | one.map(lambda one: [one] * len(rows)))
+    choice = st.sampled_from([carrier for carrier in CARRIERS if not (pops and carrier is types.MappingProxyType)])
+    several = st.lists(choice, min_size=len(rows), max_size=len(rows))
+    carriers = data.draw(several | choice.map(lambda carrier: [carrier] * len(rows)))
     column, row = st.sampled_from(sorted(rows[0])), st.integers(0, len(rows) - 1)
     lacking = data.draw(st.lists(st.tuples(row, column), max_size=2))
     if data.draw(st.booleans()):  # a column that no row has
@@ -120,13 +120,13 @@ def test_every_mapping(name, framework, known, data):
     elif data.draw(st.booleans()):  # or that the first alone has
         lacking += [(at, data.draw(column)) for at in range(1, len(rows))]
 
-    def made():
+    def maker():
         kept = [
             {name: value for name, value in row.items() if (at, name) not in lacking} for at, row in enumerate(rows)
         ]
         return [carrier(row) for carrier, row in zip(carriers, kept, strict=True)]
 
-    assert_alike(name, framework, made, known=known)
+    assert_alike(name, framework, maker, known=known)
 
 
 class List(list):
@@ -156,9 +156,9 @@ class Plain(Sequence):
 
 
 def objects(rows):
-    made = np.empty(len(rows), object)
-    made[:] = rows
-    return made
+    array = np.empty(len(rows), object)
+    array[:] = rows
+    return array
 
 
 CONTAINERS = [list, tuple, List, Tuple, Reversed, deque, UserList, Plain, iter, objects, enumerate]
@@ -166,26 +166,26 @@ ROWS = [[7, 8, 9, 10], [11, 12, 13, 14], [15, 16, 17, 18]]
 RAGGED = [[7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
 
 
-def assert_sequences_alike(name, framework, made):
+def assert_sequences_alike(name, framework, maker):
     """From new collators, and from those that know batches of the same features in a list."""
     reference, collator = samples.pair(name, return_tensors=framework)
     for _ in range(2):
-        assert_seeded_alike(reference, collator, made(), made())
-        for one in (reference, collator):
-            one(samples.batch(name))
+        assert_seeded_alike(reference, collator, maker(), maker())
+        for instance in (reference, collator):
+            instance(samples.batch(name))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("container", CONTAINERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("row", [list, tuple, np.array, torch.tensor], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container.__name__)
+@pytest.mark.parametrize("row", [list, tuple, np.array, torch.tensor], ids=lambda row: row.__name__)
 @pytest.mark.parametrize("rows", [ROWS, RAGGED], ids=["equal", "ragged"])
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("name", samples.BARE)
 def test_bare_rows(name, framework, rows, row, container):
-    assert_sequences_alike(name, framework, lambda: container([row(one) for one in rows]))
+    assert_sequences_alike(name, framework, lambda: container([row(ids) for ids in rows]))
 
 
-@pytest.mark.parametrize("container", CONTAINERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container.__name__)
 @pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
 def test_features(name, framework, container):
     assert_sequences_alike(name, framework, lambda: container(samples.batch(name)))

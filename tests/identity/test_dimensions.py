@@ -149,11 +149,11 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("boxes", "said"), ODD)
-def test_pad_values_names_the_row_of_odd_lists(boxes, said):
+@pytest.mark.parametrize(("boxes", "message"), ODD)
+def test_pad_values_names_the_row_of_odd_lists(boxes, message):
     collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"bbox": 0})
     for _ in range(2):
-        with pytest.raises(ValueError, match=re.escape(f"pad_values: {said}")):
+        with pytest.raises(ValueError, match=re.escape(f"pad_values: {message}")):
             collator([ROWS[0], ROWS[1] | {"bbox": boxes}])
         assert collator(ROWS)["bbox"].shape == (2, 3, 2)
 

@@ -192,16 +192,18 @@ NO_TOKENIZERS = {
 @pytest.mark.parametrize("columns", [{}, {"labels": lambda n: [1] * n}], ids=["ids", "labels"])
 @pytest.mark.parametrize("kind", NO_TOKENIZERS)
 def test_no_tokenizer(kind, columns, collator):
-    given, said, pattern = NO_TOKENIZERS[kind]
+    argument, words, pattern = NO_TOKENIZERS[kind]
     features = hints.rows(4, 4, **columns)
     both = (getattr(module, collator) for module in (transformers, quadrat))
-    reference, got = (outcome(lambda tokenizer, make=make: make(tokenizer)(features), given) for make in both)
-    line = check_error(reference[1], got, said)
+    reference, got = (outcome(lambda tokenizer, make=make: make(tokenizer)(features), argument) for make in both)
+    line = check_error(reference[1], got, words)
     if pattern is None:
         return
     source = hints.code(line, pattern).replace("pad_token=...", "pad_token='[PAD]', mask_token='w3'")
-    names = {"AutoTokenizer": Auto, "BertTokenizer": Auto, "name": "bert-base-uncased", "processor": given}
-    helpful = hints.run(source, **names, tokenizer=given, PreTrainedTokenizerFast=transformers.PreTrainedTokenizerFast)
+    names = {"AutoTokenizer": Auto, "BertTokenizer": Auto, "name": "bert-base-uncased", "processor": argument}
+    helpful = hints.run(
+        source, **names, tokenizer=argument, PreTrainedTokenizerFast=transformers.PreTrainedTokenizerFast
+    )
     assert "input_ids" in getattr(quadrat, collator)(helpful)(features)
 
 
@@ -234,7 +236,7 @@ TOKENIZERS = {
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (names, *_) in TOKENIZERS.items() for name in names])
 def test_tokenizers_that_do_not_pad(kind, name):
-    _, attributes, (said, pattern) = TOKENIZERS[kind]
+    _, attributes, (message, pattern) = TOKENIZERS[kind]
     features, tokenizer = hints.rows(4, 2), samples.tokenizer()
     for attribute, value in attributes.items():
         setattr(tokenizer, attribute, copy.copy(value))  # which the hint may change
@@ -243,7 +245,7 @@ def test_tokenizers_that_do_not_pad(kind, name):
         collator.tokenizer = tokenizer
     (happened, expected), got = (outcome(collator, features) for collator in collators)
     assert happened == "raised"
-    code = hints.code(check_error(expected, got, [said]), pattern)
+    code = hints.code(check_error(expected, got, [message]), pattern)
     code = code.replace("it to tokenizer.model_input_names", "names.append('attention_mask')")
     exec(code, {"tokenizer": tokenizer, "names": tokenizer.model_input_names})
     assert collators[1](features)["input_ids"].shape == (2, 4)
@@ -252,7 +254,7 @@ def test_tokenizers_that_do_not_pad(kind, name):
 def test_columns_of_tokenizer_pad():
     """Of a mapping of columns too, and columns that differ in their number of rows."""
     tokenizer, ids = samples.tokenizer(), [[5, 6], [7]]
-    for columns, said in [
+    for columns, message in [
         ({"input_ids": ids, "attention_mask": [[1, 1], None]}, "column 'attention_mask', row 1 is None"),
         ({"input_ids": ids, "attention_mask": [[1, 1]]}, "column 'attention_mask' has 1 rows where 'input_ids' has 2"),
         ({"input_ids": ids, "attention_mask": None}, "column 'attention_mask' is None; give a list with a value for"),
@@ -261,10 +263,10 @@ def test_columns_of_tokenizer_pad():
         pads = originals.PAD, quadrat.tokenizers.tokenizer_pad
         calls = (functools.partial(pad, tokenizer, return_tensors="pt") for pad in pads)
         expected, got = (outcome(call, dict(columns)) for call in calls)
-        check_error(expected[1], got, [said])
+        check_error(expected[1], got, [message])
 
 
-@pytest.mark.parametrize("name", [TAGS, *(f"DataCollator{one}" for one in ("WithPadding", *LANGUAGE))])
+@pytest.mark.parametrize("name", [TAGS, *(f"DataCollator{suffix}" for suffix in ("WithPadding", *LANGUAGE))])
 def test_int_subclasses_are_diagnosed_at_once(name):
     """`value in range(...)` compares one by one with every number of the range where `value` is not exactly an int."""
     label = enum.IntEnum("label", "FIRST SECOND")
@@ -301,9 +303,9 @@ def test_long_rows_are_not_looked_at_token_by_token(name):
     def calls(length: int) -> int:
         row = {"input_ids": list(range(300, 300 + length)), "bools": [True] * length, "floats": [0.5] * length}
         features = [{**row, "extra": [1] * n} for n in (2, 3)]
-        said: list[Any] = []
-        count = calls_of(lambda: said.append(diagnose(features, collator)))
-        assert "'extra' is ragged" in said[0]
+        messages: list[Any] = []
+        count = calls_of(lambda: messages.append(diagnose(features, collator)))
+        assert "'extra' is ragged" in messages[0]
         return count
 
     calls(1)  # the first does what later ones need not do again

@@ -143,7 +143,7 @@ ARRAYS = {
     "array": np.array,
     "tensor": torch.tensor,
     "float tensor": lambda row: torch.tensor(row, dtype=torch.float32),
-    "numbers of numpy": lambda row: [np.int64(one) for one in row],
+    "numbers of numpy": lambda row: [np.int64(number) for number in row],
 }
 
 

@@ -42,25 +42,25 @@ def outcomes(module, name, framework, *, by_option):
 
 @pytest.mark.usefixtures("_tensorflow")
 @pytest.mark.parametrize("framework", ["tf", "jax", "mlx", "unknown"])
-@pytest.mark.parametrize(("name", "by_option"), [(name, one) for name in CLASSES for one in (True, False)])
+@pytest.mark.parametrize(("name", "by_option"), [(name, by_option) for name in CLASSES for by_option in (True, False)])
 def test_as_in_transformers(name, framework, by_option):
     if name == "DataCollatorWithPadding" and not by_option:
         return  # takes no such argument
     expected, _ = outcomes(transformers, name, framework, by_option=by_option)
     quadrat.stats(reset=True)
     got, _ = outcomes(quadrat, name, framework, by_option=by_option)
-    made = 0
+    batches = 0
     for (theirs, state), (ours, own_state) in zip(expected, got, strict=True):
         assert own_state == state
         if theirs[0] == "returned":
-            made += 1
+            batches += 1
             assert frozen(ours[1]) == frozen(theirs[1])
         else:
             assert ours[0] == "raised"
             assert type(ours[1]) is type(theirs[1])
             assert str(ours[1]).startswith(str(theirs[1]))
     stats = quadrat.stats()
-    assert (stats.compiled, stats.fell_back) == (0, made)
+    assert (stats.compiled, stats.fell_back) == (0, batches)
 
 
 @pytest.mark.parametrize("framework", ["tf", "jax"])

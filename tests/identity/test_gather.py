@@ -25,8 +25,8 @@ PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
 
 def outcome(call, *arguments):
     """What a call returns, as a picture, or the type of what it raises."""
-    kind, found = compare.outcome(lambda given: call(*given), arguments)
-    return kind, picture(found) if kind == "returned" else type(found)
+    kind, result = compare.outcome(lambda inputs: call(*inputs), arguments)
+    return kind, picture(result) if kind == "returned" else type(result)
 
 
 def batches_of(data, *, library=LIBRARIES, rows=None, most=9):
@@ -68,7 +68,7 @@ def test_outputs_of_models():
 def test_outputs_of_models_in_containers(rows):
     """More than two megabytes of them, too."""
     outputs = [TokenClassifierOutput(logits=torch.ones(rows, width, 3)) for width in (40, 70, 60, 40, 70, 80)]
-    ours, reference = (made() for made in CONTAINERS)
+    ours, reference = (cls() for cls in CONTAINERS)
     for batch in outputs:
         for container in (ours, reference):
             container.add(batch)
@@ -79,7 +79,7 @@ def test_outputs_of_models_in_containers(rows):
 @pytest.mark.parametrize("at", range(8))
 def test_another_padding_between_batches(rows, at):
     batches = [torch.ones(rows, width, 3) for width in (40, 70, 60, 40, 70, 90, 60, 120)]
-    ours, reference = (made() for made in CONTAINERS)
+    ours, reference = (cls() for cls in CONTAINERS)
     for number, batch in enumerate(batches):
         for container in (ours, reference):
             if number == at:
@@ -119,7 +119,7 @@ CONTAINERS = quadrat.evaluation.EvalLoopContainer, trainer_pt_utils.EvalLoopCont
 @given(st.data(), st.booleans() | st.just(True), PADDING)
 def test_eval_loop_container(data, concat, padding):
     """The same operations on both, in any order; what was added may be overwritten by whoever gave it."""
-    ours, reference = (made(concat, padding_index=padding) for made in CONTAINERS)
+    ours, reference = (cls(concat, padding_index=padding) for cls in CONTAINERS)
     assert isinstance(ours, trainer_pt_utils.EvalLoopContainer)
     assert (ours.do_nested_concat, ours.padding_index) == (concat, padding)
     given_batches = []
@@ -137,8 +137,8 @@ def test_eval_loop_container(data, concat, padding):
             elif step == "get":
                 assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
             else:
-                for own in data.draw(st.sampled_from(given_batches)):
-                    overwritten(own)
+                for value in data.draw(st.sampled_from(given_batches)):
+                    overwritten(value)
     assert picture(ours.tensors) == picture(reference.tensors)
     assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
     assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
@@ -149,7 +149,7 @@ COMPLEX = torch.tensor([[1 + 2j, 3 - 1j]])
 
 @pytest.mark.parametrize("later", [COMPLEX.conj(), COMPLEX.clone().requires_grad_()], ids=["conjugate", "gradient"])
 def test_later_batches_whose_bytes_say_less(later):
-    ours, reference = (made() for made in CONTAINERS)
+    ours, reference = (cls() for cls in CONTAINERS)
     for container in (ours, reference):
         for batch in (COMPLEX, later, COMPLEX, later):
             container.add(batch)
@@ -173,8 +173,8 @@ def test_copies_of_containers(how):
         container.to_cpu_and_numpy()
         container.add((torch.ones(1, width), {"a": torch.ones(1)}))
     other = how(container)
-    for one in (container, other):
-        one.add((torch.zeros(1, 4), {"a": torch.zeros(1)}))
+    for holder in (container, other):
+        holder.add((torch.zeros(1, 4), {"a": torch.zeros(1)}))
     assert picture(other.get_arrays()) == picture(container.get_arrays())
 
 
@@ -196,8 +196,8 @@ needs_the_reference = pytest.mark.skipif(
 @needs_the_reference
 @given(st.data(), PADDING, st.integers(1, 3), st.integers(0, 9), st.sampled_from([None, None, 1, 2, 3]))
 def test_distributed_tensor_gatherer(data, padding, world_size, samples, multiple):
-    made = [outcome(list, gatherers(world_size, samples, multiple, padding))[0]]
-    assert made == ["returned"]
+    kinds = [outcome(list, gatherers(world_size, samples, multiple, padding))[0]]
+    assert kinds == ["returned"]
     ours, reference = gatherers(world_size, samples, multiple, padding)
     structure = data.draw(structures(leaves(data.draw(st.sampled_from(["np", "np", "np", "pt"])))))
     for _ in range(data.draw(st.integers(0, 5))):
@@ -280,7 +280,7 @@ def test_what_cannot_be_converted_changes_nothing(looked_at):
 @pytest.mark.parametrize("every", [1, 3, 100])
 def test_batches_that_are_overwritten_after_they_were_added(width, every):
     """Small batches are joined late, and large ones grow: no batch is read again after `add`."""
-    containers = [made() for made in CONTAINERS]
+    containers = [cls() for cls in CONTAINERS]
     for step in range(40):
         for container in containers:
             batch = torch.full((2, width + (step == 30)), float(step)), torch.full((2,), step)
@@ -290,8 +290,8 @@ def test_batches_that_are_overwritten_after_they_were_added(width, every):
             if step:
                 for tensor in batch:
                     tensor.zero_()
-    found, expected = (container.get_arrays() for container in containers)
-    assert picture(found) == picture(expected)
+    arrays, expected = (container.get_arrays() for container in containers)
+    assert picture(arrays) == picture(expected)
 
 
 @pytest.mark.parametrize("batch", [torch.ones(2, 3), (torch.ones(2), [torch.ones(1, 2)]), torch.ones(2).bfloat16()])
@@ -304,8 +304,8 @@ def test_one_batch_comes_out_as_it_went_in(batch):
         assert container.tensors is batch
         results.append(container.get_arrays())
     assert picture(results[1]) == picture(results[0])
-    first, found = (result[0] if isinstance(result, tuple) else result for result in results)
-    assert np.shares_memory(first, found) == (getattr(batch, "dtype", torch.float32) == torch.float32)
+    first, second = (result[0] if isinstance(result, tuple) else result for result in results)
+    assert np.shares_memory(first, second) == (getattr(batch, "dtype", torch.float32) == torch.float32)
 
 
 def test_a_batch_is_added_without_a_look_at_those_before():

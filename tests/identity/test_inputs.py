@@ -129,9 +129,9 @@ def test_the_remedy_of_other_rows_is_the_form_that_is_fast(caplog, name, form):
     rows = [{"input_ids": OTHER_ROWS[form]([5, 6, 7])} for _ in range(3)]
     with caplog.at_level("DEBUG", logger="quadrat"):
         kind, result = outcome(samples.make(quadrat, name), rows)
-    (said,) = caplog.messages
-    assert "remove" not in said + str(result)
-    advice = re.search(r"give (\S+\(row\))", said)
+    (message,) = caplog.messages
+    assert "remove" not in message + str(result)
+    advice = re.search(r"give (\S+\(row\))", message)
     if form == "tensor of its own":
         assert advice is None
         return
@@ -195,7 +195,7 @@ IDS = pa.array([[5, 6], [7]])
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"input_ids": pa.array([[5, 6], [5, None, 7]], pa.list_(pa.int32()))}, "column 'input_ids', row 1"),
         ({"input_ids": pa.array([[5, 6], None], pa.list_(pa.int32()))}, "column 'input_ids', row 1"),
@@ -203,8 +203,8 @@ IDS = pa.array([[5, 6], [7]])
         ({"input_ids": IDS, "day": pa.array([1, 2], pa.timestamp("s"))}, "day"),
     ],
 )
-def test_columns_that_are_no_numbers_are_named(columns, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_columns_that_are_no_numbers_are_named(columns, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         quadrat.DataCollatorWithPadding(samples.tokenizer())(pa.table(columns))
 
 

@@ -202,7 +202,7 @@ def test_rows_of_a_deferred_batch_that_move(name, form, way):
 def test_rows_that_move_while_a_function_reads_them(form, way):
     features = features_of(form, 20)
     expected = quadrat.pad([feature["scores"] for feature in features], return_tensors="np")
-    got = way(lambda rows: quadrat.pad([one["scores"] for one in rows]), features, Mover(features))
+    got = way(lambda rows: quadrat.pad([feature["scores"] for feature in rows]), features, Mover(features))
     assert np.array_equal(np.asarray(got), expected)
 
 

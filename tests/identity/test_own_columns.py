@@ -26,7 +26,7 @@ DTYPES_OF_ROWS = [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool]
 # Numbers at which rounding to 16 bits changes its mind, and those beyond.
 EDGES = [0.0, -0.0, 65519.996, 65520.0, 6.1e-5, 5.96e-8, 2.98e-8, 2.99e-8, 1e-45, 3.3895e38, 3.39e38, 1e38]
 DTYPES = st.sampled_from(DTYPES_OF_ROWS)
-NUMBERS = st.floats(width=32) | st.sampled_from([*EDGES, *(-one for one in EDGES)])
+NUMBERS = st.floats(width=32) | st.sampled_from([*EDGES, *(-edge for edge in EDGES)])
 
 
 def given_as(row: torch.Tensor, form: str) -> Any:
@@ -89,7 +89,7 @@ def test_joined(name, form, data):
     free = {"padding_free": True} if name in (COLLATORS[1], COLLATORS[3]) and draw(st.booleans()) else {}
     dtypes = None if into is None or dtype == torch.bool else {"pixels": into}
     collator = make(name, join_columns=["pixels"], dtypes=dtypes, **free)
-    without = [{key: one for key, one in feature.items() if key != "pixels"} for feature in features]
+    without = [{key: value for key, value in feature.items() if key != "pixels"} for feature in features]
     plain = make(name, **free)(without)
     for _ in range(2):
         batch = dict(collator(features))
@@ -106,7 +106,7 @@ def test_any_axis_is_padded(axes, form, data):
     draw = data.draw
     given_axes = (axes,) if isinstance(axes, int) else axes
     dimensions = draw(st.integers(max(2, *(axis + 1 for axis in given_axes)), 4))
-    padded, dtype = {axis % dimensions for axis in given_axes}, draw(DTYPES.filter(lambda one: one != torch.bool))
+    padded, dtype = {axis % dimensions for axis in given_axes}, draw(DTYPES.filter(lambda kind: kind != torch.bool))
     fixed = draw(st.lists(st.integers(1, 3), min_size=dimensions, max_size=dimensions))
     count, left = draw(st.integers(1, 4)), draw(st.booleans())
     sizes = st.integers(1, 4)
@@ -114,7 +114,7 @@ def test_any_axis_is_padded(axes, form, data):
     rows, value = draw(tensors(shapes, dtype)), draw(st.integers(0, 9))
     aligned = len(padded) == 1 and draw(st.booleans())
     lengths = [shape[min(padded)] for shape in shapes] if aligned else [9] * count
-    features = [{**one, "x": given_as(row, form)} for one, row in zip(tokens(lengths), rows, strict=True)]
+    features = [{**feature, "x": given_as(row, form)} for feature, row in zip(tokens(lengths), rows, strict=True)]
     multiple = draw(st.none() | st.just(8))
     options = {"pad_values": {"x": value}, "pad_axes": {"x": axes, "mask": "x"}, "pad_to_multiple_of": multiple}
     collator = samples.make(quadrat, "DataCollatorForSeq2Seq", **options)
@@ -129,7 +129,7 @@ def test_any_axis_is_padded(axes, form, data):
     def widened(row: torch.Tensor, by: float) -> torch.Tensor:
         gaps = [(0, 0) if not left else (width[a] - row.shape[a], 0) for a in range(dimensions)]
         gaps = gaps if left else [(0, width[a] - row.shape[a]) for a in range(dimensions)]
-        return pad(row, [one for pair in reversed(gaps) for one in pair], value=by)
+        return pad(row, [gap for pair in reversed(gaps) for gap in pair], value=by)
 
     join = [axis for axis in range(1, dimensions) if axis not in padded and fixed[axis] == 1]
     expected = [widened(as_read(row, form, [torch.float16, torch.bfloat16]), value) for row in rows]
@@ -148,12 +148,12 @@ def test_all_numbers_of_16_bits_and_their_neighbours(target):
         near = ((bits << 16)[:, None] + torch.tensor([-1, 0, 1, 0x7FFF, 0x8000, 0x8001], dtype=torch.int32)).flatten()
         numbers = near.view(torch.float32)
     else:
-        own = bits.to(torch.int16).view(torch.float16).float().view(torch.int32)
-        near = own[:, None] + torch.tensor([-1, 0, 1, 0xFFF, 0x1000, 0x1001, 0x2000], dtype=torch.int32)
+        float_bits = bits.to(torch.int16).view(torch.float16).float().view(torch.int32)
+        near = float_bits[:, None] + torch.tensor([-1, 0, 1, 0xFFF, 0x1000, 0x1001, 0x2000], dtype=torch.int32)
         numbers = near.flatten().view(torch.float32)
     for rows in (numbers, numbers.double(), numbers.numpy()):
-        made = quadrat.pad([rows[:5], rows], dtype=target, return_tensors="pt")
-        assert_equal(made[1], torch.as_tensor(rows).to(target))
+        padded = quadrat.pad([rows[:5], rows], dtype=target, return_tensors="pt")
+        assert_equal(padded[1], torch.as_tensor(rows).to(target))
     back = numbers.to(target)
     assert_equal(quadrat.pad([back], dtype=torch.float32), back[None].float())
     assert_equal(quadrat.pad([back, back[:3]]), torch.stack([back, pad(back[:3], (0, len(back) - 3))]))
@@ -308,9 +308,9 @@ WRONG: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "features", "said"), WRONG)
-def test_errors(options, features, said):
-    with pytest.raises((ValueError, TypeError), match=said):
+@pytest.mark.parametrize(("options", "features", "message"), WRONG)
+def test_errors(options, features, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         samples.make(quadrat, "DataCollatorWithPadding", **options)(features)
 
 

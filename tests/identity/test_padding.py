@@ -323,8 +323,8 @@ WIDTHS: list[dict[str, Any]] = [
 
 
 def said_of_the_width(collator: Any, batch: list[Any]) -> list[str]:
-    _, (said, _) = observed(collator, copy.deepcopy(batch))
-    return [text for _, text in said if "max_length" in text]  # torch has its own
+    _, (messages, _) = observed(collator, copy.deepcopy(batch))
+    return [text for _, text in messages if "max_length" in text]  # torch has its own
 
 
 @pytest.mark.parametrize(
@@ -343,16 +343,16 @@ def test_changes_between_batches(name, options, steps, anew):
     """Of one collator, or of a new one for each batch, which shares what the others know."""
     tokenizers_of_both = [make_tokenizer(model_max_length=12) for _ in range(2)]
     reference, collator = (
-        getattr(module, name)(one, **options)
-        for module, one in zip((transformers, quadrat), tokenizers_of_both, strict=True)
+        getattr(module, name)(tokenizer, **options)
+        for module, tokenizer in zip((transformers, quadrat), tokenizers_of_both, strict=True)
     )
     for batch, change in steps:
         collator = copy.copy(collator) if anew else collator
         assert_identical(reference, collator, batch)
         assert said_of_the_width(reference, batch) == said_of_the_width(collator, batch)
-        for one in (reference, collator):
-            if not (change == "mask dropped in place" and "attention_mask" not in one.tokenizer.model_input_names):
-                CHANGES[change](one)
+        for instance in (reference, collator):
+            if not (change == "mask dropped in place" and "attention_mask" not in instance.tokenizer.model_input_names):
+                CHANGES[change](instance)
     for batch, _ in steps:
         assert_identical(reference, collator, batch)
 
@@ -367,7 +367,7 @@ def test_tokenizers_without_a_backend(name, framework):
     before = quadrat.stats()
     assert_identical(reference, collator, rows, calls=3)
     assert quadrat.stats()[:3] == (before.compiled + 3, before.remembered + 2, before.fell_back)
-    for one in (reference, collator):
-        one.tokenizer.add_special_tokens({"pad_token": "[NEW]", "mask_token": "[OTHER]"})
+    for instance in (reference, collator):
+        instance.tokenizer.add_special_tokens({"pad_token": "[NEW]", "mask_token": "[OTHER]"})
     assert_identical(reference, collator, rows)
     assert quadrat.stats().remembered == before.remembered + 3

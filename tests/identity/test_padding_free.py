@@ -170,9 +170,9 @@ def test_is_known_after_the_first_batch(name, framework):
 
     def check(remembered: int = 1) -> None:
         expected = []
-        for one in (cls(tokenizer, **options), collator):
+        for instance in (cls(tokenizer, **options), collator):
             seed_everything(4)
-            expected.append(one(rows))
+            expected.append(instance(rows))
         assert_same_batch(*expected)
         quadrat.stats(reset=True)
         seed_everything(4)

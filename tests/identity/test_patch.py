@@ -106,7 +106,7 @@ def test_what_others_put_there_stays():
 
 @pytest.mark.slow
 def test_modules_that_are_loaded_later_or_twice():
-    said = words("""
+    output = words("""
 import gc, sys, quadrat, transformers
 name, first = "DataCollatorWithPadding", transformers
 quadrat.DataCollatorWithPadding
@@ -134,7 +134,7 @@ with quadrat.patch_transformers():
 assert original is getattr(first, name) is getattr(second, name)
 print("done")
 """)
-    assert said == ["done"]
+    assert output == ["done"]
 
 
 @pytest.mark.parametrize("framework", ["pt", "np", "wrong"])
@@ -224,7 +224,7 @@ def test_pickles_cross_to_a_process_without_the_patch(tmp_path):
     with quadrat.patch_transformers():
         collators += [transformers.DataCollatorWithPadding(None, max_length=7), transformers.default_data_collator]
         (tmp_path / "collators").write_bytes(pickle.dumps(collators))
-    said = words(f"""
+    output = words(f"""
 import pathlib, pickle
 collators = pickle.loads(pathlib.Path({str(tmp_path / "collators")!r}).read_bytes())
 import quadrat, transformers
@@ -233,7 +233,7 @@ assert [type(collators[2]), collators[3]] == [quadrat.DataCollatorWithPadding, q
 assert collators[0].max_length == collators[2].max_length == 7
 print("done")
 """)
-    assert said == ["done"]
+    assert output == ["done"]
 
 
 def test_pickles_from_before_become_ours():

@@ -72,8 +72,8 @@ def test_what_is_not_installed_is_left_out_or_asked_for(missing, before, monkeyp
     monkeypatch.setitem(sys.modules, missing, None)
     install = "trl" if missing == "trl" else rf'"quadrat\[{missing}\]"'
     for name in named:
-        said = rf"^quadrat\.patch\({name}=True\) needs {missing}: pip install {install}$"
-        with pytest.raises(ModuleNotFoundError, match=said) as caught:
+        message = rf"^quadrat\.patch\({name}=True\) needs {missing}: pip install {install}$"
+        with pytest.raises(ModuleNotFoundError, match=message) as caught:
             quadrat.patch(**{name: True})
         assert caught.value.name == missing
         quadrat.patch(**{name: False}).undo()

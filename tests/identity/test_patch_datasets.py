@@ -41,7 +41,7 @@ def tables(draw, rows):
         "attention_mask": pa.array([[1] * n for n in lengths], wrap(draw(INTEGERS))),
     }
     extra = draw(st.sets(st.sampled_from(["label", "score", "flags", "text", "when", "weights", "nested", "missing"])))
-    made = {
+    makers = {
         "label": lambda: pa.array([draw(numbers) for _ in range(rows)], draw(INTEGERS)),
         "score": lambda: pa.array([draw(numbers) / 3 for _ in range(rows)], draw(FLOATS)),
         "flags": lambda: pa.array([[draw(st.booleans()) for _ in range(n)] for n in lengths], pa.list_(pa.bool_())),
@@ -51,7 +51,7 @@ def tables(draw, rows):
         "nested": lambda: pa.array([[[1, 2], [3]]] * rows),
         "missing": lambda: pa.array([None, 1, 2][:rows] + [3] * (rows - 3)),
     }
-    return pa.table(columns | {name: made[name]() for name in sorted(extra)})
+    return pa.table(columns | {name: makers[name]() for name in sorted(extra)})
 
 
 @st.composite
@@ -71,32 +71,32 @@ def made(draw, formats=FORMATS):
     return dataset, keys
 
 
-def said(one: Any) -> Any:
+def said(result: Any) -> Any:
     """What an outcome says but for rows: the type and words of an error."""
-    return (one[0], type(one[1]), str(one[1])) if one[0] == "raised" else one[0]
+    return (result[0], type(result[1]), str(result[1])) if result[0] == "raised" else result[0]
 
 
 def assert_same_rows(got: Any, expected: Any) -> None:
     assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        assert type(one) is dict
-        assert list(one) == list(other)
+    for row, other in zip(got, expected, strict=True):
+        assert type(row) is dict
+        assert list(row) == list(other)
         for name in other:
-            assert_same_batch(other[name], one[name], name)
+            assert_same_batch(other[name], row[name], name)
 
 
 @given(made())
 def test_rows_are_what_they_were(case):
     dataset, keys = case
     read = (dataset.__getitems__, *[lambda _, key=key: dataset[key] for key in keys])
-    expected, *singly = [outcome(one, keys) for one in read]
+    expected, *singly = [outcome(reader, keys) for reader in read]
     with quadrat.data.patch_datasets():
-        got, *one_by_one = [outcome(one, keys) for one in (dataset.__getitems__, *read[1:])]
-    for one, other in zip([got, *one_by_one], [expected, *singly], strict=True):
-        assert said(one) == said(other)
-    for one, other in zip(one_by_one, singly, strict=True):
-        if one[0] == "returned":
-            assert_same_rows([one[1]], [other[1]])
+        got, *one_by_one = [outcome(reader, keys) for reader in (dataset.__getitems__, *read[1:])]
+    for result, other in zip([got, *one_by_one], [expected, *singly], strict=True):
+        assert said(result) == said(other)
+    for result, other in zip(one_by_one, singly, strict=True):
+        if result[0] == "returned":
+            assert_same_rows([result[1]], [other[1]])
     if expected[0] == "raised":
         return
     expected = expected[1]
@@ -145,14 +145,14 @@ def test_every_collator(name, chosen):
     keys = list(range(len(dataset)))
     # Flattening is that of the newest transformers, which takes arrays.
     older = name == "DataCollatorWithFlattening" and chosen in ("numpy", "torch") and not flattening_takes_arrays()
-    found = []
+    outcomes = []
     for package in (quadrat,) if older else (transformers, quadrat):
-        found.append(seeded(make(package, name), dataset.__getitems__(keys)))
+        outcomes.append(seeded(make(package, name), dataset.__getitems__(keys)))
         with quadrat.data.patch_datasets():
-            found.append(seeded(make(package, name), dataset.__getitems__(keys)))
-    for one, states in found[1:]:
-        assert_same_outcome(found[0][0], one)
-        assert states == found[0][1]
+            outcomes.append(seeded(make(package, name), dataset.__getitems__(keys)))
+    for result, states in outcomes[1:]:
+        assert_same_outcome(outcomes[0][0], result)
+        assert states == outcomes[0][1]
 
 
 def tokens(rows=12):
@@ -178,9 +178,9 @@ def test_data_loaders(chosen):
     expected = [list(loader) for loader in loaders(dataset)]
     with quadrat.data.patch_datasets():
         got = [list(loader) for loader in loaders(dataset)]
-    for one, other in zip(got, expected, strict=True):
-        assert len(one) == len(other)
-        for rows, others in zip(one, other, strict=True):
+    for batches, other in zip(got, expected, strict=True):
+        assert len(batches) == len(other)
+        for rows, others in zip(batches, other, strict=True):
             assert_same_rows(rows, others)
 
 
@@ -215,10 +215,10 @@ def test_errors_are_those_of_datasets():
     dataset, empty = tokens(), tokens().select([])
     lists = [0, 99], [-99], [2**63], [0, -(2**70)], ["a"], [None], []
     others = slice(0, 2), range(2), 0, None, np.array([[0, 1]])
-    one = 2**63, 2**70, 99, -13, True, "nothing"
+    indices = 2**63, 2**70, 99, -13, True, "nothing"
     calls = (
         *(lambda keys=keys: dataset.__getitems__(keys) for keys in (*lists, *others)),
-        *(lambda key=key: dataset[key] for key in one),
+        *(lambda key=key: dataset[key] for key in indices),
         lambda: empty.__getitems__([0]),
         lambda: tokens().remove_columns(["input_ids", "labels"]).__getitems__([0]),
     )
@@ -229,7 +229,7 @@ def test_errors_are_those_of_datasets():
 
 
 @pytest.mark.parametrize("chosen", FORMATS)
-@pytest.mark.parametrize("wrap", [lambda one: one, quadrat.ArrowDataset])
+@pytest.mark.parametrize("wrap", [lambda dataset: dataset, quadrat.ArrowDataset])
 @pytest.mark.parametrize("name", ["_getitem", "__getitem__"])
 def test_hooks_of_an_instance_are_called(name, wrap, chosen):
     dataset = wrap(tokens().with_format(chosen))
@@ -311,9 +311,9 @@ def test_others_read_in_their_own_way():
     wordy = Wordy(tokens().data)
     transformed = tokens().with_transform(lambda batch: {"n": [len(ids) for ids in batch["input_ids"]]})
     frames = tokens().with_format("pandas")
-    expected = [one.__getitems__([1, 2]) for one in (wordy, transformed)]
+    expected = [dataset.__getitems__([1, 2]) for dataset in (wordy, transformed)]
     with quadrat.data.patch_datasets():
-        assert [one.__getitems__([1, 2]) for one in (wordy, transformed)] == expected
+        assert [dataset.__getitems__([1, 2]) for dataset in (wordy, transformed)] == expected
         assert wordy[1] == {"said": ["1"]}
         assert type(frames[:]).__name__ == "DataFrame"
         assert type(quadrat.ArrowDataset(tokens()).with_format("torch").__getitems__([0])[0]["input_ids"]) is list
@@ -323,13 +323,13 @@ def test_features_that_are_decoded():
     features = datasets.Features({"input_ids": datasets.Array2D((2, 2), "int32"), "label": datasets.ClassLabel(2)})
     dataset = datasets.Dataset.from_dict({"input_ids": [[[1, 2], [3, 4]]] * 3, "label": [0, 1, 0]}, features=features)
     for chosen in FORMATS:
-        one = dataset.with_format(chosen)
-        expected, row = one.__getitems__([0, 2]), one[1]
-        reference = transformers.default_data_collator(one.__getitems__([0, 2]))
+        view = dataset.with_format(chosen)
+        expected, row = view.__getitems__([0, 2]), view[1]
+        reference = transformers.default_data_collator(view.__getitems__([0, 2]))
         with quadrat.data.patch_datasets():
-            assert_same_rows(one.__getitems__([0, 2]), expected)
-            assert_same_rows([one[1]], [row])
-            assert_same_batch(reference, quadrat.default_data_collator(one.__getitems__([0, 2])))
+            assert_same_rows(view.__getitems__([0, 2]), expected)
+            assert_same_rows([view[1]], [row])
+            assert_same_batch(reference, quadrat.default_data_collator(view.__getitems__([0, 2])))
 
 
 @pytest.mark.skipif(not hasattr(datasets, "Json"), reason="the installed datasets has no feature of that kind")

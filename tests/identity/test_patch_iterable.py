@@ -127,7 +127,7 @@ def test_rows_order_and_states_are_those_of_datasets(folder, make, stop, states,
         assert outcome_of(make(folder), stop, states) == expected
     if not states or not expected or len(expected[-1]) == 2:
         return
-    state = data.draw(st.sampled_from([one[2] for one in expected]))
+    state = data.draw(st.sampled_from([step[2] for step in expected]))
     resumed = make(folder)
     resumed.load_state_dict(copy.deepcopy(state))
     expected = outcome_of(resumed)
@@ -139,12 +139,12 @@ def test_rows_order_and_states_are_those_of_datasets(folder, make, stop, states,
 
 def items_of(stream: Any) -> list[Any]:
     """The rows of each item; or the error."""
-    found: list[Any] = []
+    items: list[Any] = []
     try:
-        found += ([repr({**row}) for row in batch] for batch in stream)
+        items += ([repr({**row}) for row in batch] for batch in stream)
     except Exception as error:
-        found.append((type(error), str(error)))
-    return found
+        items.append((type(error), str(error)))
+    return items
 
 
 @pytest.mark.property
@@ -214,13 +214,13 @@ def test_a_data_loader_makes_the_same_batches(folder, features, workers):
     expected = list(DataLoader(dataset, 4, num_workers=workers, collate_fn=collator))
     with quadrat.data.patch_datasets():
         quadrat.stats(reset=True)
-        found = list(DataLoader(dataset, 4, num_workers=workers, collate_fn=collator))
+        batches = list(DataLoader(dataset, 4, num_workers=workers, collate_fn=collator))
         if not workers:
             assert quadrat.stats().fell_back == 0
-    for one, other in zip(found, expected, strict=True):
-        assert type(one) is type(other)
-        assert list(one) == list(other)
-        assert all(one[name].equal(other[name]) and one[name].dtype == other[name].dtype for name in one)
+    for batch, other in zip(batches, expected, strict=True):
+        assert type(batch) is type(other)
+        assert list(batch) == list(other)
+        assert all(batch[name].equal(other[name]) and batch[name].dtype == other[name].dtype for name in batch)
 
 
 def test_an_error_of_one_row_comes_with_that_row():
@@ -273,9 +273,9 @@ def test_a_row_is_a_dict(read):
 
 
 def test_rows_are_compared_by_their_values():
-    one, same, other = LazyTable(pa.table({"a": [[1, 2], [1, 2], [3]]})).rows([0, 1, 2])
-    assert one == same
-    assert one != other
+    first, same, other = LazyTable(pa.table({"a": [[1, 2], [1, 2], [3]]})).rows([0, 1, 2])
+    assert first == same
+    assert first != other
 
 
 def test_edits_are_collated():
@@ -326,8 +326,8 @@ def test_undone():
     dataset = datasets.Dataset.from_dict({"a": [1] * 20}).to_iterable_dataset()
     with contextlib.ExitStack() as stack:
         stack.enter_context(quadrat.data.patch_datasets())
-        found = iter(dataset)
-        next(found)
-    assert next(found) == {"a": 1}
+        rows = iter(dataset)
+        next(rows)
+    assert next(rows) == {"a": 1}
     assert set(map(type, dataset)) == {dict}
     np.testing.assert_array_equal([row["a"] for row in dataset], [1] * 20)

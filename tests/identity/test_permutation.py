@@ -113,7 +113,7 @@ pair = functools.partial(both, NAME)
 
 
 def assert_draws_alike(reference: Any, collator: Any, features: Any, *, framework: str, number: int) -> None:
-    calls = (functools.partial(one, return_tensors=framework) for one in (reference, collator))
+    calls = (functools.partial(instance, return_tensors=framework) for instance in (reference, collator))
     assert_identical(*calls, features, seed=number)
 
 
@@ -147,9 +147,9 @@ def test_options_with_which_spans_do_not_fit(framework, probability, longest):
 
 
 @given(TOKENIZERS, rows(odd=False), FRAMEWORKS, st.sampled_from(["as is", "odd", "int32", "strided", "1d", "3d"]))
-def test_mask_tokens(tokenizer, made, framework, form):
-    width = max(map(len, made))
-    batch: Any = np.array([[*map(int, row), *[0] * (width - len(row))] for row in made], np.int64)
+def test_mask_tokens(tokenizer, id_rows, framework, form):
+    width = max(map(len, id_rows))
+    batch: Any = np.array([[*map(int, row), *[0] * (width - len(row))] for row in id_rows], np.int64)
     batch = {"odd": batch[:, 1:], "int32": batch.astype(np.int32), "1d": batch[0], "3d": batch[None]}.get(form, batch)
     method = "torch_mask_tokens" if framework == "pt" else "numpy_mask_tokens"
     results = []
@@ -159,16 +159,16 @@ def test_mask_tokens(tokenizer, made, framework, form):
             np.repeat(inputs, 2, axis=1)[:, ::2]
         )  # fmt: skip
         seed_everything(5)
-        kind, made = outcome(getattr(collator, method), inputs)
-        results.append((kind, made, inputs, generator_states()))
+        kind, output = outcome(getattr(collator, method), inputs)
+        results.append((kind, output, inputs, generator_states()))
     (kind, expected, masked, states), (our_kind, got, ours, our_states) = results
     assert (kind, states) == (our_kind, our_states)
     assert_same_batch(masked, ours, "inputs")
     if kind == "raised":
         assert type(got) is type(expected)
         return
-    for name, one, other in zip(["inputs", "perm_mask", "target_mapping", "labels"], expected, got, strict=True):
-        assert_same_batch(one, other, name)
+    for name, array, other in zip(["inputs", "perm_mask", "target_mapping", "labels"], expected, got, strict=True):
+        assert_same_batch(array, other, name)
     assert (got[0] is ours) == (expected[0] is masked)
 
 
@@ -186,11 +186,11 @@ def test_draws_from_the_state_that_is_there():
     for framework in ("pt", "np"):
         for used in (0, 1, 623, 624, 625):
             states = []
-            for one in (reference, collator):
+            for instance in (reference, collator):
                 seed_everything(9)
                 torch.rand(used), np.random.rand(used), [random.random() for _ in range(used)]
                 torch.randn(3), np.random.randn(3), random.gauss(0, 1)
-                batch = one([[7] * 40, [8] * 13], return_tensors=framework)
+                batch = instance([[7] * 40, [8] * 13], return_tensors=framework)
                 states.append((generator_states(), [value.tolist() for value in batch.values()]))
             assert states[0] == states[1]
 
@@ -199,10 +199,10 @@ def test_other_bit_generators():
     kept = np.random.get_bit_generator()
     results = []
     try:
-        for one in pair(make_tokenizer()):
+        for collator in pair(make_tokenizer()):
             np.random.set_bit_generator(np.random.PCG64(3))
             random.seed(1)
-            results.append([value.tobytes() for value in one([[7] * 40, [8] * 13], return_tensors="np").values()])
+            results.append([value.tobytes() for value in collator([[7] * 40, [8] * 13], return_tensors="np").values()])
             results[-1].append(np.random.get_bit_generator().state)
     finally:
         np.random.set_bit_generator(kept)

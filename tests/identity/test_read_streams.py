@@ -82,14 +82,14 @@ def test_rows_that_others_read_come_as_dicts():
 
 def calls_of(dataset: Any) -> int:
     """How many functions are called in this thread while somebody reads each row."""
-    found = []
-    sys.setprofile(lambda frame, event, argument: found.append(event) if event.endswith("call") else None)
+    events = []
+    sys.setprofile(lambda frame, event, argument: events.append(event) if event.endswith("call") else None)
     try:
         for row in dataset:
             row["a"]
     finally:
         sys.setprofile(None)
-    return len(found)
+    return len(events)
 
 
 @pytest.mark.skipif(not IS_NEW, reason="this version of datasets reads rows in another way")

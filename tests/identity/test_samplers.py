@@ -52,7 +52,7 @@ def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[
             result: tuple[Any, ...] = "returned", call(*arguments, **options)
         except Exception as error:
             result = "raised", type(error), str(error)
-    return *result, {str(one.message) for one in warned}
+    return *result, {str(warning.message) for warning in warned}
 
 
 def attributes(sampler: Any) -> dict[str, str]:
@@ -71,14 +71,14 @@ def seeded(number=3):
 
 def epochs(sampler, count=2):
     """The indices of some epochs, and how the global generator is left."""
-    found = []
+    records = []
     for _ in range(count):
         torch.manual_seed(5)
         indices = iter(sampler)
         drawn = torch.get_rng_state()  # the permutation is drawn before the first index is asked for
-        found.append((type(indices), list(indices), [type(one) for one in sampler], drawn.tolist()))
-        found.append(torch.get_rng_state().tolist())
-    return found
+        records.append((type(indices), list(indices), [type(index) for index in sampler], drawn.tolist()))
+        records.append(torch.get_rng_state().tolist())
+    return records
 
 
 def both(*arguments, **options):
@@ -94,14 +94,14 @@ def both(*arguments, **options):
 @MANY
 @given(LENGTHS | ODD, BATCH_SIZES, st.none() | st.integers(0, 2**40))
 def test_length_grouped(lengths, batch_size, seed):
-    before, found = copy.deepcopy(lengths), []
+    before, results = copy.deepcopy(lengths), []
     for cls in PAIR:
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         sampler = cls(batch_size, lengths=lengths, generator=generator)
         assert sampler.generator is generator
         assert isinstance(lengths, torch.Tensor) or sampler.lengths is lengths
-        found.append((len(sampler), attributes(sampler), outcome(epochs, sampler), repr(state_of(generator))))
-    assert found[1] == found[0]
+        results.append((len(sampler), attributes(sampler), outcome(epochs, sampler), repr(state_of(generator))))
+    assert results[1] == results[0]
     assert repr(lengths) == repr(before)
 
 
@@ -135,7 +135,7 @@ DATASETS = {
     "transform": lambda dataset: dataset.with_transform(
         lambda rows: {"input_ids": [row * 3 for row in rows["input_ids"]]}
     ),
-    "doubled": lambda dataset: dataset.with_transform(lambda rows: {"label": [2 * one for one in rows["label"]]}),
+    "doubled": lambda dataset: dataset.with_transform(lambda rows: {"label": [2 * label for label in rows["label"]]}),
     "arrow dataset": quadrat.ArrowDataset,
     "list": list,
     "bare": lambda dataset: [row["input_ids"] for row in dataset],
@@ -231,10 +231,10 @@ def test_takes_what_the_reference_takes():
 def test_copies_and_pickles():
     dataset = dataset_of([[1] * (length % 7) for length in range(50)])
     sampler = quadrat.batching.LengthGroupedSampler(2, dataset)
-    for one in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
-        assert type(one) is type(sampler)
-        assert epochs(one) == epochs(sampler)
-        assert one.lengths == sampler.lengths
+    for twin in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        assert type(twin) is type(sampler)
+        assert epochs(twin) == epochs(sampler)
+        assert twin.lengths == sampler.lengths
     pickled = pickle.dumps(originals.LengthGroupedSampler(2, dataset))
     with quadrat.patch_transformers():
         ours = pickle.loads(pickled)
@@ -243,12 +243,12 @@ def test_copies_and_pickles():
 
 
 def test_a_subclass():
-    found = []
+    results = []
     for cls in PAIR:
 
         class Twice(cls):
             def __iter__(self):
-                return iter([one for one in super().__iter__() for _ in range(2)])
+                return iter([index for index in super().__iter__() for _ in range(2)])
 
-        found.append(epochs(Twice(2, dataset_of([[1] * length for length in range(30)]))))
-    assert found[1] == found[0]
+        results.append(epochs(Twice(2, dataset_of([[1] * length for length in range(30)]))))
+    assert results[1] == results[0]

@@ -77,8 +77,8 @@ def test_own_options_are_shown_where_they_are_used():
     assert repr(collator) == "DataCollatorWithFlattening(return_tensors='pt')"  # as the reference's
     collator = quadrat.DataCollatorWithFlattening("np", separator_id=3, kwargs_for="mask")
     shown = "DataCollatorWithFlattening(return_tensors='np', separator_id=3, kwargs_for='mask')"
-    for one in (collator, copy.deepcopy(collator), pickle.loads(pickle.dumps(collator))):
-        assert repr(one) == shown
+    for instance in (collator, copy.deepcopy(collator), pickle.loads(pickle.dumps(collator))):
+        assert repr(instance) == shown
     if "DataCollatorForWholeWordMask" in CLASSES:
         words = quadrat.DataCollatorForWholeWordMask(tokenizer())
         assert "deferred" not in repr(words)

@@ -115,12 +115,12 @@ def test_options_that_change_while_a_plan_is_made(name, options, what, value):
     tokenizer = make_tokenizer(mask_token="[MASK]")
     first = {} if name == "DataCollatorWithFlattening" else {"tokenizer": tokenizer}
     of, _, field = what.rpartition(".")
-    own = field == "padding_free" or ("Flattening" in name and not flattening_takes_arrays())
+    own_option = field == "padding_free" or ("Flattening" in name and not flattening_takes_arrays())
     arrays = [{key: np.array(values) for key, values in row.items()} for row in features]
     for known, kind in itertools.product((False, True), (features, arrays)):
         number = changed = 0
         while changed == number:
-            homes = quadrat, quadrat if own else transformers
+            homes = quadrat, quadrat if own_option else transformers
             ours, reference = (getattr(home, name)(**first, **options) for home in homes)
             holders = [tokenizer] if of else [ours, reference]
             before = getattr(holders[0], field)
@@ -130,7 +130,7 @@ def test_options_that_change_while_a_plan_is_made(name, options, what, value):
             changed += changed_within(
                 lambda ours=ours, kind=kind: ours(kind),
                 number,
-                lambda holders=holders: [setattr(one, field, value) for one in holders],
+                lambda holders=holders: [setattr(holder, field, value) for holder in holders],
             )
             number += 1
             for now in (value, before):

@@ -68,10 +68,10 @@ def assert_same(tokenizer: Any, inputs: Any, options: dict[str, Any], *, pad: An
     state.clear()
     for _ in range(calls):
         before = dict(state)
-        expected, besides = observed(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs), UNSAID)
+        expected, besides = observed(lambda batch: tokenizer.pad(batch, **options), copy.deepcopy(inputs), UNSAID)
         after = dict(state)
         state.clear(), state.update(before)
-        got, ours = observed(lambda given: pad(tokenizer, given, **options), copy.deepcopy(inputs), UNSAID)
+        got, ours = observed(lambda batch: pad(tokenizer, batch, **options), copy.deepcopy(inputs), UNSAID)
         assert_same_outcome(expected, got)
         assert ours == besides
         assert state == after
@@ -191,10 +191,10 @@ def test_a_method_of_the_tokenizer_itself_is_called():
         def pad(self, *args: Any, **kwargs: Any) -> Any:
             return "class", super().pad(*args, **kwargs)
 
-    own = make_tokenizer(cls=Own)
-    assert quadrat.tokenizers.tokenizer_pad(own, TOKENS)[0] == "class"
+    own_tokenizer = make_tokenizer(cls=Own)
+    assert quadrat.tokenizers.tokenizer_pad(own_tokenizer, TOKENS)[0] == "class"
     with quadrat.tokenizers.patch_tokenizers():
-        kind, batch = own.pad(TOKENS, return_tensors="pt")
+        kind, batch = own_tokenizer.pad(TOKENS, return_tensors="pt")
     assert kind == "class"
     assert batch["input_ids"].tolist() == [[3, 4, 5], [6, 0, 0]]
     tokenizer = make_tokenizer()

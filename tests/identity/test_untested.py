@@ -33,7 +33,7 @@ CACHED = (imitated.changed, imitated._warn_of, imitated._broken)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
     ROWS = rows()
-TESTED = {name for name, found in imitated.CODE.items() if found is not None}
+TESTED = {name for name, code in imitated.CODE.items() if code is not None}
 PADDED = sorted(name for name in CLASSES if name in ROWS and "PreTrainedTokenizerBase._pad" in ROWS[name].reference)
 
 
@@ -69,10 +69,10 @@ def test_warns_once_of_all_collators(unknown):
     """They fall back all the same."""
     collators = [(make(quadrat, name), name) for name in PADDED]
     quadrat.stats(reset=True)
-    with pytest.warns(UserWarning, match="does not know .*QUADRAT_UNTESTED=1") as said:
+    with pytest.warns(UserWarning, match="does not know .*QUADRAT_UNTESTED=1") as record:
         assert all(collator(batch(name)) for collator, name in [*collators, *collators])
     assert len(collators) > 3
-    assert len(said) == 1
+    assert len(record) == 1
     assert quadrat.stats()[:3] == (0, 0, 2 * len(collators))
 
 
@@ -91,10 +91,10 @@ def test_the_container_of_an_evaluation(anew):
         container = quadrat.evaluation.EvalLoopContainer(True, -1)
     assert type(container) is trainer_pt_utils.EvalLoopContainer
     assert container.padding_index == -1
-    for one in (container, copied := pickle.loads(pickle.dumps(before))):
-        one.add(torch.tensor([[1, 2]]))
-        one.add(torch.tensor([[3]]))
-        one.to_cpu_and_numpy()
+    for instance in (container, copied := pickle.loads(pickle.dumps(before))):
+        instance.add(torch.tensor([[1, 2]]))
+        instance.add(torch.tensor([[3]]))
+        instance.to_cpu_and_numpy()
     assert container.get_arrays().tolist() == [[1, 2], [3, -1]]
     assert copied.get_arrays().tolist() == [[1, 2], [3, -100]]
 
@@ -126,7 +126,7 @@ def becomes_unknown(anew):
     def change(name, asks=""):
         anew.setenv("QUADRAT_UNTESTED", asks)
         code = imitated.TABLE[name].reference[0]
-        anew.setitem(imitated.CODE, code, lambda one: one)
+        anew.setitem(imitated.CODE, code, lambda value: value)
         for cached in CACHED:
             cached.cache_clear()
         _known.clear()
@@ -140,22 +140,22 @@ def becomes_unknown(anew):
     return change
 
 
-def same(theirs, ours, given, times=3):
+def same(theirs, ours, inputs, times=3):
     for _ in range(times):
-        assert_seeded_alike(theirs, ours, copy.deepcopy(given), copy.deepcopy(given))
+        assert_seeded_alike(theirs, ours, copy.deepcopy(inputs), copy.deepcopy(inputs))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLED if ROWS[name].reference])
 def test_unknown_code_of_each_row_of_the_table(name, becomes_unknown, anew):
     """It falls back, and says so once; trusted, it does not."""
-    theirs, ours, given = calls_of(name)
+    theirs, ours, inputs = calls_of(name)
     code, library = becomes_unknown(name), ROWS[name].library
-    said = rf"does not know `{code}` of {library} .* left to {library}.*QUADRAT_UNTESTED=1"
-    with pytest.warns(UserWarning, match=said) as warned:
-        ours(copy.deepcopy(given))
-    assert ["does not know" in str(one.message) for one in warned].count(True) == 1
-    theirs(copy.deepcopy(given))  # the same draws
-    same(theirs, ours, given)
+    message = rf"does not know `{code}` of {library} .* left to {library}.*QUADRAT_UNTESTED=1"
+    with pytest.warns(UserWarning, match=message) as warned:
+        ours(copy.deepcopy(inputs))
+    assert ["does not know" in str(warning.message) for warning in warned].count(True) == 1
+    theirs(copy.deepcopy(inputs))  # the same draws
+    same(theirs, ours, inputs)
     assert quadrat.stats().compiled == 0
     assert f"{code} is unknown" in _what_falls_back()
     if name in COLLATORS:
@@ -166,16 +166,16 @@ def test_unknown_code_of_each_row_of_the_table(name, becomes_unknown, anew):
     imitated.changed.cache_clear()
     vars(type(ours)).get("_quadrat_shared", {}).clear()
     quadrat.stats(reset=True)
-    same(*calls_of(name)[:2], given)
+    same(*calls_of(name)[:2], inputs)
     assert quadrat.stats().fell_back == 0
 
 
 @pytest.mark.parametrize("name", [name for name in CALLED if ROWS[name].compares])
 def test_batches_of_each_row_are_compared(name, becomes_unknown):
     """The first one, eight known ones and the ninth, 17th and 33rd."""
-    theirs, ours, given = calls_of(name)
+    theirs, ours, inputs = calls_of(name)
     becomes_unknown(name, "compare")
-    same(theirs, ours, given, 40)
+    same(theirs, ours, inputs, 40)
     assert imitated.DIFFERENCES == {}
     assert quadrat.stats().fell_back == 0
     assert quadrat.stats().compared == (12 if name in COLLATORS or name in ("tokenizer_pad", "trl.pad") else 11)
@@ -190,7 +190,7 @@ def test_all_fields_are_guarded_but_for_those_that_the_row_names(name):
 
 def test_a_library_that_is_installed_but_broken():
     """What is imported only to be looked at may fail: its row is left to transformers, and says so."""
-    said = words("""
+    output = words("""
 import sys
 class Broken:
     def find_spec(self, name, path=None, target=None):
@@ -211,7 +211,7 @@ for name, row in rows().items():
         assert "its C library is missing" in imitated.BROKEN[imitated.changed(row)]
         print(name)
 """)
-    assert said == []
+    assert output == []
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -222,10 +222,10 @@ def test_untested_libraries(works, anew):
     collator = make(quadrat, "DataCollatorWithPadding")
     quadrat.stats(reset=True)
     expected = make(transformers, "DataCollatorWithPadding")(batch("DataCollatorWithPadding"))
-    with pytest.warns(UserWarning, match=r"was not tested with numpy 99\.1\.0") as said:
+    with pytest.warns(UserWarning, match=r"was not tested with numpy 99\.1\.0") as record:
         assert_same_batch(expected, collator(batch("DataCollatorWithPadding")))
-    assert len(said) == 1
-    assert ("quadrat makes the batches" in str(said[0].message)) is works
+    assert len(record) == 1
+    assert ("quadrat makes the batches" in str(record[0].message)) is works
     assert (quadrat.stats().fell_back == 0) is works
     if not works:
         with pytest.raises(RuntimeError, match="would get wrong batches"):
@@ -290,8 +290,8 @@ def test_annotations_are_no_code():
 def test_finds_the_whole_source(name):
     for function in functions_of(imitated.CODE[name]):
         whole = [line.strip() for line in inspect.getsource(function).splitlines()]
-        found = [line.strip() for line in source_of(function)]
-        assert found == [line for line in whole if line and not line.startswith("#")]
+        lines = [line.strip() for line in source_of(function)]
+        assert lines == [line for line in whole if line and not line.startswith("#")]
 
 
 # `loaded()` loads every public name, and looks at what the collators among them are derived from.
@@ -338,7 +338,7 @@ def test_every_name_loads(order):
 @pytest.mark.slow
 def test_versions_that_are_too_old_are_refused_with_what_to_do():
     """Before 4.57 there is no `whole_word_mask`; what needs no collator goes on working."""
-    said = words("""
+    names = words("""
 import transformers
 from transformers.data.data_collator import DataCollatorForLanguageModeling
 del DataCollatorForLanguageModeling.__dataclass_fields__["whole_word_mask"]
@@ -356,8 +356,8 @@ for name in [name for package in PACKAGES for name in importlib.import_module(pa
         refused.append(name)
 print(*refused)
 """)
-    assert {"DataCollatorForLanguageModeling", "default_data_collator", "patch_transformers"} <= set(said)
-    others = {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
+    assert {"DataCollatorForLanguageModeling", "default_data_collator", "patch_transformers"} <= set(names)
+    others = {name for name in names if "ollator" not in name} - {"patch_transformers", "from_transformers"}
     # Which use the collators, or their code.
     others -= {"patch_tokenizers", "tokenizer_pad", "convert_to_tensors", "batch_by_tokens"}
     derived = {"quadrat.batching.samplers", "quadrat.evaluation.containers"}

@@ -214,8 +214,8 @@ OVERRIDES: dict[str, Any] = {
 def test_overridden_methods(name, framework, where):
     pair = []
     for cls in BOTH:
-        own = type("Own", (cls,), {name: OVERRIDES[name]} if where == "class" else {})
-        pair.append(make(own, make_word_piece_tokenizer(), {"return_tensors": framework}))
+        subclass = type("Own", (cls,), {name: OVERRIDES[name]} if where == "class" else {})
+        pair.append(make(subclass, make_word_piece_tokenizer(), {"return_tensors": framework}))
         if where == "instance":
             setattr(pair[-1], name, OVERRIDES[name].__get__(pair[-1]))
     assert_identical(*pair, SMALL[:1])
@@ -248,14 +248,14 @@ def test_warns_of_other_tokenizers_and_draws_nothing_if_that_is_an_error():
 
 
 def test_warns_for_each_row():
-    said = []
+    messages = []
     for cls in BOTH:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             make(cls, make_word_piece_tokenizer(), {})(SMALL)
-        said.append([(warning.category, str(warning.message)) for warning in warned])
-    assert len(said[0]) == len(SMALL) > 1
-    assert said[0] == said[1]
+        messages.append([(warning.category, str(warning.message)) for warning in warned])
+    assert len(messages[0]) == len(SMALL) > 1
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ OPTIONS = st.fixed_dictionaries(
 @st.composite
 def offsets(draw: Any, length: int) -> list[Any]:
     """Character offsets of tokens: words of some pieces, special tokens (0, 0) in between."""
-    found, end = [], 0
+    pairs, end = [], 0
     for _ in range(length):
         kind = draw(st.sampled_from(["piece", "piece", "word", "special"]))
         start = 0 if kind == "special" else end + (kind == "word")
         end = 0 if kind == "special" else start + draw(st.integers(0, 3))
-        found.append((start, end))
-    return found
+        pairs.append((start, end))
+    return pairs
 
 
 @st.composite
@@ -128,11 +128,11 @@ def test_rows_of_different_lengths(batch, options, side):
 
 def ids_to_offsets(word_ids: list[int | None]) -> list[tuple[int, int]]:
     """Offsets that part where the words do."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for before, word in zip([None, *word_ids], word_ids, strict=False):
-        start = found[-1][1] if found and word == before else (found[-1][1] if found else 0) + 1
-        found.append((start, start + 1))
-    return found
+        start = pairs[-1][1] if pairs and word == before else (pairs[-1][1] if pairs else 0) + 1
+        pairs.append((start, start + 1))
+    return pairs
 
 
 @given(
@@ -220,9 +220,9 @@ OPTIONS_OF_NAMED = st.fixed_dictionaries(
 @given(tokenizer=masking_tokenizers(), batch=word_features(equal=True) | bare_rows(), options=OPTIONS_OF_NAMED)
 def test_the_collator_of_that_name(tokenizer, batch, options):
     reference, collator = (masks_words(module, tokenizer, options) for module in (transformers, quadrat))
-    made = quadrat.DataCollatorForWholeWordMask(tokenizer, **options)
-    assert vars(made) == vars(collator)  # all is forced from the start
-    assert_identical(reference, pickle.loads(pickle.dumps(made)), batch)
+    instance = quadrat.DataCollatorForWholeWordMask(tokenizer, **options)
+    assert vars(instance) == vars(collator)  # all is forced from the start
+    assert_identical(reference, pickle.loads(pickle.dumps(instance)), batch)
 
 
 def test_a_patch_replaces_the_collator_of_4_alone():

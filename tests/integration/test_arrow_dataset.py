@@ -60,8 +60,8 @@ def concatenated(path):
 
 
 def beside(path):
-    one = memory_mapped(path)
-    return datasets.concatenate_datasets([one.remove_columns("labels"), one.select_columns("labels")], axis=1)
+    data = memory_mapped(path)
+    return datasets.concatenate_datasets([data.remove_columns("labels"), data.select_columns("labels")], axis=1)
 
 
 def parquet(path):
@@ -176,15 +176,15 @@ def test_in_a_data_loader(saved, context):
     plain, arrow = model_columns(saved).shuffle(seed=1), quadrat.ArrowDataset(model_columns(saved).shuffle(seed=1))
     expected = DataLoader(plain, batch_size=7, collate_fn=collator(transformers))
     got = DataLoader(arrow, batch_size=7, collate_fn=collator(), **workers)
-    for one, other in zip(expected, got, strict=True):
-        assert_same_batch(one, other)
+    for batch, other in zip(expected, got, strict=True):
+        assert_same_batch(batch, other)
 
 
 def losses(dataset, module, path, **options):
     """A Trainer that has columns to remove, and what it lost at each step."""
-    given = arguments(path, max_steps=6, per_device_train_batch_size=5, seed=3, **options)
+    args = arguments(path, max_steps=6, per_device_train_batch_size=5, seed=3, **options)
     model = transformers.BertForSequenceClassification
-    return trained(model, dataset, given, data_collator=collator(module)).losses
+    return trained(model, dataset, args, data_collator=collator(module)).losses
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -203,8 +203,8 @@ def test_trainer_removes_columns_from_a_subset(saved, tmp_path):
 
 @pytest.mark.parametrize("key", [ROWS, -ROWS - 1, 10**18, "a"])
 def test_rows_that_are_not_there(saved, key):
-    said = "interpreted as an integer" if key == "a" else f"row {key} is out of range: there are {ROWS} rows"
-    with pytest.raises(TypeError if key == "a" else IndexError, match=said):
+    message = "interpreted as an integer" if key == "a" else f"row {key} is out of range: there are {ROWS} rows"
+    with pytest.raises(TypeError if key == "a" else IndexError, match=message):
         quadrat.ArrowDataset(saved).__getitems__([0, key])
 
 
@@ -224,7 +224,7 @@ def test_files_deleted_under_workers(saved, tmp_path):
     loader = DataLoader(arrow, batch_size=8, collate_fn=collator(), num_workers=1, multiprocessing_context="fork")
     batches = iter(loader)
     shutil.rmtree(tmp_path / "saved")
-    for one, other in zip(expected, batches, strict=True):
-        assert_same_batch(one, other)
+    for batch, other in zip(expected, batches, strict=True):
+        assert_same_batch(batch, other)
     with pytest.raises(FileNotFoundError, match=r"\.arrow"):
         pickle.loads(pickle.dumps(arrow))

@@ -106,8 +106,8 @@ def test_what_a_type_says_of_its_shape(said):
         def __arrow_c_array__(self, requested_schema=None):
             return pa.RecordBatch.from_arrays([lists], schema=pa.schema([field])).__arrow_c_array__(requested_schema)
 
-    made = quadrat._core.arrow_columns(Given())
-    table = quadrat._core.Table(*made, lambda *_: "as the library says")
+    parts = quadrat._core.arrow_columns(Given())
+    table = quadrat._core.Table(*parts, lambda *_: "as the library says")
     rows = quadrat.input.rows.Rows(table)
     columns = quadrat._core.collect(rows, None, quadrat.support.memory.interop())[1]
     assert columns.trailing(0) == ((3,) if said == "[[2, 3]" else ())

@@ -26,15 +26,15 @@ def test_what_is_whole_is_read():
 @pytest.fixture(scope="module")
 def outcomes():
     """The outcome of each damage, in processes of their own: a crash ends one, and another does the rest."""
-    found, left = {}, list(DAMAGES)
+    reports, left = {}, list(DAMAGES)
     while left:
         run = ended("-m", "support.damaged_arrow", *left)
         lines = run.stdout.splitlines()
-        found.update(zip(left, lines, strict=False))
+        reports.update(zip(left, lines, strict=False))
         if len(lines) < len(left):
-            found[left[len(lines)]] = f"the process ended with {run.returncode}: {run.stderr[-300:]}"
+            reports[left[len(lines)]] = f"the process ended with {run.returncode}: {run.stderr[-300:]}"
         left = left[len(lines) + 1 :]
-    return found
+    return reports
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -110,7 +110,7 @@ def test_collators_refuse_it_too(damage):
             collator({"input_ids": sample.ids, "label": sample.label})
 
 
-@pytest.mark.parametrize("damage", [name for name, (_, said) in DAMAGES.items() if "'nested', row" in said])
+@pytest.mark.parametrize("damage", [name for name, (_, message) in DAMAGES.items() if "'nested', row" in message])
 def test_rows_of_more_dimensions_are_refused_where_they_lie(damage):
     collator = quadrat.DefaultDataCollator()
     for _ in range(2):

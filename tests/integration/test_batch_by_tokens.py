@@ -39,17 +39,17 @@ def rows() -> list[dict[str, Any]]:
 def test_each_row_once_an_epoch(tmp_path, form, accumulated):
     data = datasets.Dataset.from_list([{**row, "text": "removed"} for row in rows()]) if form == "dataset" else rows()
     trainer = trainer_of(tmp_path, data, num_train_epochs=2, gradient_accumulation_steps=accumulated)
-    made = quadrat.batch_by_tokens(trainer)
+    plan = quadrat.batch_by_tokens(trainer)
     trainer.train()
     assert Counter(trainer.numbers) == Counter([*range(96)] * 2)
-    assert all(shape.numel() <= made.max_tokens for _, shape in trainer.seen)
-    assert trainer.state.global_step == 2 * made.steps
-    assert made.steps_before == 12 // accumulated
+    assert all(shape.numel() <= plan.max_tokens for _, shape in trainer.seen)
+    assert trainer.state.global_step == 2 * plan.steps
+    assert plan.steps_before == 12 // accumulated
     epochs = trainer.numbers[:96], trainer.numbers[96:]
     assert epochs[0] != epochs[1]
-    before = ", as before" if made.steps == made.steps_before else f" instead of {made.steps_before:,}"
-    assert f"{made.steps:,} steps an epoch{before}. A step has" in str(made)
-    assert "1 step an epoch instead of 12. A step has" in str(made._replace(steps=1, steps_before=12))
+    before = ", as before" if plan.steps == plan.steps_before else f" instead of {plan.steps_before:,}"
+    assert f"{plan.steps:,} steps an epoch{before}. A step has" in str(plan)
+    assert "1 step an epoch instead of 12. A step has" in str(plan._replace(steps=1, steps_before=12))
     assert sum(shape.numel() for _, shape in trainer.seen) < 1.3 * 2 * sum(lengths())
 
 
@@ -61,12 +61,12 @@ def test_steps_are_about_those_of_before(tmp_path, longest, size, accumulated):
     options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
     trainer = trainer_of(tmp_path, data, **options)
     before = math.ceil(len(trainer.get_train_dataloader()) / accumulated)
-    made = quadrat.batch_by_tokens(trainer)
+    plan = quadrat.batch_by_tokens(trainer)
     steps = math.ceil(len(trainer.get_train_dataloader()) / accumulated)
-    assert (made.steps_before, made.steps) == (before, steps)
+    assert (plan.steps_before, plan.steps) == (before, steps)
     assert abs(steps - before) <= before / 20
-    assert made.max_tokens >= max(longest)
-    assert ("rows:" in str(made)) == (made.max_rows is not None)
+    assert plan.max_tokens >= max(longest)
+    assert ("rows:" in str(plan)) == (plan.max_rows is not None)
 
 
 @pytest.mark.parametrize("count", [1, 8, 63, 64, 65])
@@ -83,9 +83,9 @@ def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
     for data, size, why in ((same, 8, "all rows have one width"), (varied, 1, "a batch has one row")):
         trainer = trainer_of(tmp_path, data, per_device_train_batch_size=size)
         before, collator = vars(trainer.args).copy(), trainer.data_collator
-        made = quadrat.batch_by_tokens(trainer)
-        assert str(made) == f"batches are as before: {why}, so a token budget would save nothing."
-        assert made.steps == made.steps_before == len(trainer.get_train_dataloader())
+        plan = quadrat.batch_by_tokens(trainer)
+        assert str(plan) == f"batches are as before: {why}, so a token budget would save nothing."
+        assert plan.steps == plan.steps_before == len(trainer.get_train_dataloader())
         assert trainer.train_dataset is data
         assert trainer.data_collator is collator
         assert vars(trainer.args) == before
@@ -94,20 +94,22 @@ def test_nothing_changes_where_a_budget_saves_nothing(tmp_path):
         quadrat.DataCollatorForTokenClassification(make_tokenizer(), padding_free=True),
     ):
         trainer = trainer_of(tmp_path, varied, flat)
-        said = "batches are as before: the collator joins rows without padding, so a token budget would save nothing."
-        assert str(quadrat.batch_by_tokens(trainer)) == said
+        message = (
+            "batches are as before: the collator joins rows without padding, so a token budget would save nothing."
+        )
+        assert str(quadrat.batch_by_tokens(trainer)) == message
         assert trainer.train_dataset is varied
         assert "at most 256 tokens" in str(quadrat.batch_by_tokens(trainer, 256))
-    given = quadrat.batch_by_tokens(trainer_of(tmp_path, same), 28)
-    assert str(given).endswith("A step has 4.0 rows on average instead of 8.")
+    given_plan = quadrat.batch_by_tokens(trainer_of(tmp_path, same), 28)
+    assert str(given_plan).endswith("A step has 4.0 rows on average instead of 8.")
 
 
 @pytest.mark.parametrize("collator", ["transformers", "function", "subclass"])
 def test_other_collators(tmp_path, collator):
     class WithoutImages(quadrat.DataCollatorWithPadding):
-        def __call__(self, features: Any, *given: Any) -> Any:
+        def __call__(self, features: Any, *args: Any) -> Any:
             assert [feature.pop("images", None) for feature in features] == [None] * len(features)
-            return super().__call__(features, *given)
+            return super().__call__(features, *args)
 
     def stacked(features: Any) -> Any:
         ids = quadrat.pad([feature["input_ids"] for feature in features], return_tensors="pt")
@@ -127,17 +129,17 @@ def test_samples_of_a_second_are_rows(tmp_path):
     seen: list[dict[str, Any]] = []
 
     class Seeing(TrainerCallback):  # type: ignore[misc]
-        def on_log(self, *given: Any, logs: Any, **options: Any) -> None:
+        def on_log(self, *args: Any, logs: Any, **options: Any) -> None:
             seen.append(dict(logs))
 
     trainer = trainer_of(tmp_path, rows(), num_train_epochs=3)
     trainer.add_callback(Seeing())
-    made = quadrat.batch_by_tokens(trainer, 200)
+    plan = quadrat.batch_by_tokens(trainer, 200)
     metrics = trainer.train().metrics
     for logged in (metrics, trainer.state.log_history[-1], seen[-1]):
         rows_of_a_step = logged["train_samples_per_second"] / logged["train_steps_per_second"]
-        assert rows_of_a_step == pytest.approx(96 / made.steps, rel=0.01)
-    assert made.steps != 96
+        assert rows_of_a_step == pytest.approx(96 / plan.steps, rel=0.01)
+    assert plan.steps != 96
 
 
 def test_a_trainer_that_has_trained_is_warned_of(tmp_path, caplog):
@@ -194,8 +196,8 @@ class Shuffles(PositioningCollator):
 
     in_order = False
 
-    def _get_train_sampler(self, *given: Any) -> Any:
-        return SequentialSampler(self.train_dataset) if self.in_order else super()._get_train_sampler(*given)
+    def _get_train_sampler(self, *args: Any) -> Any:
+        return SequentialSampler(self.train_dataset) if self.in_order else super()._get_train_sampler(*args)
 
 
 def test_trainers_with_a_sampler_of_their_own(tmp_path):
@@ -212,10 +214,10 @@ def test_trainers_with_a_sampler_of_their_own(tmp_path):
 @pytest.mark.parametrize("given", ["auto", 20])
 def test_batches_that_take_the_same_time(tmp_path, given):
     trainer = trainer_of(tmp_path, rows())
-    made = quadrat.batch_by_tokens(trainer, 128, attention=given)
+    plan = quadrat.batch_by_tokens(trainer, 128, attention=given)
     crossover = AttentionCost.of(trainer.model).crossover if given == "auto" else given
-    assert made.attention == AttentionCost(crossover)
-    assert str(made).startswith("batches that cost at most as much as 128 tokens in rows of median length: ")
+    assert plan.attention == AttentionCost(crossover)
+    assert str(plan).startswith("batches that cost at most as much as 128 tokens in rows of median length: ")
     trainer.train()
     assert sorted(trainer.numbers) == list(range(96))
     limit = 128 * (1 + sorted(lengths())[47] / crossover)
@@ -229,5 +231,5 @@ def test_attention_of_rows_of_several_sequences(tmp_path):
     choices = [{"input_ids": [row["input_ids"], row["input_ids"]], "label": 0} for row in rows()]
     collator = quadrat.DataCollatorForMultipleChoice(make_tokenizer())
     trainer = trainer_of(tmp_path, choices, collator, tiny(BertForMultipleChoice))
-    made = quadrat.batch_by_tokens(trainer, 256, attention=20)
-    assert made.attention == AttentionCost(40.0), "the two sequences of a row are half as wide"
+    plan = quadrat.batch_by_tokens(trainer, 256, attention=20)
+    assert plan.attention == AttentionCost(40.0), "the two sequences of a row are half as wide"

@@ -46,11 +46,11 @@ class Map:
 
 
 def as_dataset(rows, shuffled=False):
-    made = datasets.Dataset.from_list(rows)
+    dataset = datasets.Dataset.from_list(rows)
     if not shuffled:
-        return made
+        return dataset
     order = np.random.default_rng(1).permutation(len(rows))
-    return made.select(np.argsort(order)).select(order)
+    return dataset.select(np.argsort(order)).select(order)
 
 
 KINDS = {
@@ -71,22 +71,22 @@ def budget(lengths=LENGTHS, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_are_batches(kind):
-    made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
+    dataset = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
     for epoch in (0, 3):
-        made.set_epoch(epoch)
+        dataset.set_epoch(epoch)
         batches = budget().batches(epoch).to_lists()
-        assert len(made) == len(batches)
+        assert len(dataset) == len(batches)
         for i, batch in enumerate(batches):
             rows = [ROWS[row] for row in batch]
-            assert_same_batch(CLASSIFICATION([made[i]]), CLASSIFICATION(rows))
-            assert isinstance(made[i], list)
-            assert [{name: list(row[name]) for name in row} for row in made[i - len(batches)]] == rows
-    assert made.epoch == 3
+            assert_same_batch(CLASSIFICATION([dataset[i]]), CLASSIFICATION(rows))
+            assert isinstance(dataset[i], list)
+            assert [{name: list(row[name]) for name in row} for row in dataset[i - len(batches)]] == rows
+    assert dataset.epoch == 3
 
 
 def test_rows_stay_in_arrow():
-    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
-    item = made[0]
+    dataset = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
+    item = dataset[0]
     assert type(item) is Rows
     CLASSIFICATION([item])
     assert not item.handed_out
@@ -96,8 +96,8 @@ def test_rows_stay_in_arrow():
 
 @pytest.mark.parametrize("kind", ["dataset", "list"])
 def test_several_batches_at_once(kind):
-    made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
-    loader = DataLoader(made, batch_size=2, collate_fn=CLASSIFICATION)
+    dataset = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget())
+    loader = DataLoader(dataset, batch_size=2, collate_fn=CLASSIFICATION)
     with pytest.raises(ValueError, match=r"2 batches at once.*per_device_train_batch_size=1"):
         next(iter(loader))
 
@@ -105,15 +105,15 @@ def test_several_batches_at_once(kind):
 @given(st.lists(st.lists(st.integers(0, 59), min_size=1, max_size=5), min_size=1, max_size=9))
 def test_fixed_batches(batches):
     for given_batches in (batches, iter(batches), quadrat.Ragged.from_rows(batches), map(tuple, batches)):
-        made = quadrat.data.BatchedDataset(ROWS, given_batches)
-        made.set_epoch(5)
-        assert [list(item) for item in made] == [[ROWS[row] for row in batch] for batch in batches]
+        dataset = quadrat.data.BatchedDataset(ROWS, given_batches)
+        dataset.set_epoch(5)
+        assert [list(item) for item in dataset] == [[ROWS[row] for row in batch] for batch in batches]
 
 
 def test_columns():
     for kind in ("dataset", "list", "map", "transform"):
-        made = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids"])
-        assert {tuple(row) for item in made for row in item} == {("input_ids",)}, kind
+        dataset = quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids"])
+        assert {tuple(row) for item in dataset for row in item} == {("input_ids",)}, kind
         with pytest.raises(ValueError, match="nothing"):
             quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids", "nothing"])[0]
     with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
@@ -125,7 +125,7 @@ def test_bad_arguments():
     for nothing in (stream, iter(ROWS), {"input_ids": [[1]]}, 3, datasets.DatasetDict(train=as_dataset(ROWS))):
         with pytest.raises(TypeError, match="cannot be indexed by row"):
             quadrat.data.BatchedDataset(nothing, [[0]])
-    for error, said, batches in (
+    for error, message, batches in (
         (ValueError, "batch 1 has no rows", [[1], []]),
         (ValueError, "there are no batches", []),
         (ValueError, "row 60 is out of range: there are 60", [[1], [60]]),
@@ -134,38 +134,38 @@ def test_bad_arguments():
         (ValueError, "the sampler has 61 rows, but the dataset has 60", budget([*LENGTHS, 3])),
         (ValueError, "give it rank=None", budget(world_size=2, rank=1)),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             len(quadrat.data.BatchedDataset(ROWS, batches))
-    made = quadrat.data.BatchedDataset(ROWS, budget())
-    for index in (len(made), -len(made) - 1):
-        with pytest.raises(IndexError, match=f"item {index} of {len(made)}"):
-            made[index]
+    dataset = quadrat.data.BatchedDataset(ROWS, budget())
+    for index in (len(dataset), -len(dataset) - 1):
+        with pytest.raises(IndexError, match=f"item {index} of {len(dataset)}"):
+            dataset[index]
     for epoch, error in ((-1, ValueError), (1.5, TypeError), (2**32, ValueError)):
         with pytest.raises(error, match="epoch"):
-            made.set_epoch(epoch)
+            dataset.set_epoch(epoch)
 
 
 def test_copies_have_epochs_of_their_own():
-    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
-    made.set_epoch(4)
-    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+    dataset = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
+    dataset.set_epoch(4)
+    for other in (copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))):
         assert other.epoch == 4
-        assert [list(item) for item in other] == [list(item) for item in made]
+        assert [list(item) for item in other] == [list(item) for item in dataset]
         other.set_epoch(1)
-        assert made.epoch == 4
+        assert dataset.epoch == 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_that_live_on_see_each_epoch(context):
-    made = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
+    dataset = quadrat.data.BatchedDataset(as_dataset(ROWS), budget())
     loader = DataLoader(
-        made, batch_size=1, num_workers=2, persistent_workers=True, multiprocessing_context=context,
+        dataset, batch_size=1, num_workers=2, persistent_workers=True, multiprocessing_context=context,
         collate_fn=CLASSIFICATION,
     )  # fmt: skip
     for epoch in (0, 2):
-        made.set_epoch(epoch)
-        expected = [CLASSIFICATION([made[i]]) for i in range(len(made))]
+        dataset.set_epoch(epoch)
+        expected = [CLASSIFICATION([dataset[i]]) for i in range(len(dataset))]
         for got, want in zip(loader, expected, strict=True):
             assert_same_batch(got, want)
 
@@ -191,13 +191,13 @@ def train(
     **options: Any,
 ) -> Any:
     set_seed(3)
-    given = arguments(
+    args = arguments(
         folder, num_train_epochs=3, save_strategy="steps", save_steps=stop or 1000, include_num_input_tokens_seen=True,
         **{"per_device_train_batch_size": 1, **options},
     )  # fmt: skip
     trainer = Recording(
         model=tiny(BertForTokenClassification, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
-        args=given,
+        args=args,
         train_dataset=quadrat.data.BatchedDataset(KINDS[kind](ROWS), budget()),
         data_collator=CLASSIFICATION,
         callbacks=[quadrat.SetEpochCallback()] * told + ([Stop(stop)] if stop else []),

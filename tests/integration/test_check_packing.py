@@ -52,14 +52,20 @@ def row_by_row(kernel: Any, boundaries: str, tensors: int, dim: int) -> Callable
             return reference(*args, **kwargs)
         sizes = cu_seqlens.diff().tolist() if boundaries == "cu_seqlens" else torch.bincount(seq_idx[0]).tolist()
         split = dict(enumerate(args[:tensors])) | {name: kwargs[name] for name in ("g", "beta") if name in kwargs}
-        split = {key: one.split(sizes, dim) for key, one in split.items() if one.shape[dim : dim + 1] == (sum(sizes),)}
-        made = []
+        split = {
+            key: tensor.split(sizes, dim)
+            for key, tensor in split.items()
+            if tensor.shape[dim : dim + 1] == (sum(sizes),)
+        }
+        outputs = []
         for row in range(len(sizes)):
-            ours = [split[place][row] if place in split else one for place, one in enumerate(args)]
-            made.append(reference(*ours, **{**kwargs, **{k: v[row] for k, v in split.items() if isinstance(k, str)}}))
-        if isinstance(made[0], tuple):
-            return torch.cat([one for one, _ in made], dim), None
-        return torch.cat(made, dim)
+            ours = [split[place][row] if place in split else arg for place, arg in enumerate(args)]
+            outputs.append(
+                reference(*ours, **{**kwargs, **{k: v[row] for k, v in split.items() if isinstance(k, str)}})
+            )
+        if isinstance(outputs[0], tuple):
+            return torch.cat([output for output, _ in outputs], dim), None
+        return torch.cat(outputs, dim)
 
     return separate
 
@@ -203,9 +209,9 @@ def test_is_not_counted() -> None:
     for _ in range(2):
         collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     before = quadrat.stats()
-    for one in (collator, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
+    for flattening in (collator, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
         with contextlib.suppress(ValueError):
-            check_packing(model_of("llama"), one)
+            check_packing(model_of("llama"), flattening)
     assert quadrat.stats() == before
     collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     assert quadrat.stats() == before._replace(compiled=before.compiled + 1, remembered=before.remembered + 1)

@@ -53,8 +53,8 @@ def test_batches_are_the_references(workers, method, warm):
     got = batches(quadrat, workers, method, warm=warm)
     for right, batch in zip(expected, got, strict=True):
         assert_same_batch(right, batch)
-        assert [one.untyped_storage().nbytes() for one in tensors_of(batch)] == [
-            one.nbytes for one in tensors_of(right)
+        assert [tensor.untyped_storage().nbytes() for tensor in tensors_of(batch)] == [
+            tensor.nbytes for tensor in tensors_of(right)
         ]
 
 
@@ -108,8 +108,8 @@ def test_only_workers_share():
     features = samples.batch("DataCollatorWithPadding")
 
     def in_child(queue):
-        made = observe(collator(features))
-        queue.put((made["shared"], memory.interop().may_be_worker))
+        observed = observe(collator(features))
+        queue.put((observed["shared"], memory.interop().may_be_worker))
 
     assert observe(collator(features))["shared"] == {False}
     assert not memory.interop().may_be_worker
@@ -170,8 +170,8 @@ def test_batches_and_columns_without_elements(name, features):
     for module in (transformers, quadrat):
         got = list(load([features] * 3, samples.make(module, name), 1))
         right = [samples.make(transformers, name)(features)] * 3
-        for one, other in zip(right, got, strict=True):
-            assert_same_batch(one, other)
+        for batch, other in zip(right, got, strict=True):
+            assert_same_batch(batch, other)
 
 
 def test_columns_of_the_reference_are_sent_too():

@@ -32,7 +32,7 @@ def even_rows(count=12):
 
 
 def collators(name="DataCollatorWithPadding", **options):
-    return [getattr(quadrat, name)(make_tokenizer(), deferred=one, **options) for one in (False, True)]
+    return [getattr(quadrat, name)(make_tokenizer(), deferred=deferred, **options) for deferred in (False, True)]
 
 
 def test_large_ones_lie_in_shared_memory():
@@ -68,9 +68,9 @@ def test_same_losses(workers, language, tmp_path):
             collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm=False, deferred=deferred)
         else:
             collator = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=deferred)
-        given = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2, dataloader_num_workers=workers)
+        args = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2, dataloader_num_workers=workers)
         model = BertLMHeadModel if language else BertForSequenceClassification
-        trainer = trained(model, dataset, given, eval_dataset=dataset[:8], data_collator=collator)
+        trainer = trained(model, dataset, args, eval_dataset=dataset[:8], data_collator=collator)
         return [*trainer.losses, trainer.evaluate()["eval_loss"]]
 
     assert losses(deferred=True) == losses(deferred=False)

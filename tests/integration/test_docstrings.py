@@ -21,8 +21,8 @@ OF_TRL = ("quadrat.trl", "quadrat.integration.patch_trl")
 
 def examples(value: Any, name: str) -> list[doctest.DocTest]:
     """The docstrings with examples. Each has a namespace of its own: an example imports what it needs."""
-    found = doctest.DocTestFinder().find(value, name, globs={})
-    return [example for example in found if example.examples]
+    tests = doctest.DocTestFinder().find(value, name, globs={})
+    return [example for example in tests if example.examples]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -33,11 +33,11 @@ def test_examples_run_as_printed(name: str) -> None:
         module = importlib.import_module(name)
     except ImportError as error:
         pytest.skip(f"the installed TRL or transformers has no such class: {error}")
-    found = examples(module, name)
-    for example in found:
+    tests = examples(module, name)
+    for example in tests:
         report: list[str] = []
         assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
-    assert found or name == "quadrat.collators.whole_word"  # with 4.57, its class is in another module
+    assert tests or name == "quadrat.collators.whole_word"  # with 4.57, its class is in another module
 
 
 def test_public_names_have_examples() -> None:

@@ -134,8 +134,8 @@ def test_rows_of_any_columns_keep_edits(given_as, program):
 def test_the_collators_of_transformers_take_it(name):
     if not hasattr(transformers, name):
         pytest.skip(f"this transformers has no {name}")
-    one, other = samples.make(transformers, name), samples.make(transformers, name)
-    same_outcome(one, other, batch_of(name), rows_with(batch_of(name)))
+    collator, other = samples.make(transformers, name), samples.make(transformers, name)
+    same_outcome(collator, other, batch_of(name), rows_with(batch_of(name)))
 
 
 # Ways through a collator that ask more of the features than their columns: (name, options, extra columns).

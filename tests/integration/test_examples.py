@@ -44,11 +44,11 @@ def test_example(example, arguments, promise):
     assert promise in run(*strict, EXAMPLES / example, *arguments)
 
 
-def assert_trained_three_times(said, steps, picture):
-    assert f"losses at all {steps} steps are equal to 1e-05" in said
-    assert said.count("An epoch takes ") == 2
-    assert re.search(rf"^ *steps with the same loss +{steps} of {steps} *$", said, re.MULTILINE)
-    shares = re.search(r"of these, padding((?: +\d+\.\d%){3})", said)[1]
+def assert_trained_three_times(output, steps, picture):
+    assert f"losses at all {steps} steps are equal to 1e-05" in output
+    assert output.count("An epoch takes ") == 2
+    assert re.search(rf"^ *steps with the same loss +{steps} of {steps} *$", output, re.MULTILINE)
+    shares = re.search(r"of these, padding((?: +\d+\.\d%){3})", output)[1]
     _, removed, budget = (float(share) for share in shares.split("%")[:3])
     assert removed == 0 <= budget
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -72,58 +72,58 @@ def test_classify_a_file_of_ones_own(tmp_path):
 
 
 def test_sentence_pairs():
-    said = run(EXAMPLES / "sentence_pairs.py", "--per-package", 60, "--steps", 4)
-    assert "The batch is identical to that of transformers' collator." in said
-    losses = re.search(r"loss of each step: (.*)", said)[1].split(", ")
+    output = run(EXAMPLES / "sentence_pairs.py", "--per-package", 60, "--steps", 4)
+    assert "The batch is identical to that of transformers' collator." in output
+    losses = re.search(r"loss of each step: (.*)", output)[1].split(", ")
     assert float(losses[-1]) < float(losses[0])
-    lengths = json.loads(re.search(r"lengths of eight: (.*)", said)[1])
-    assert f"their batch: {{'input_ids': (8, {max(lengths)}), 'token_type_ids': (8, {max(lengths)})" in said
-    assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", said)
+    lengths = json.loads(re.search(r"lengths of eight: (.*)", output)[1])
+    assert f"their batch: {{'input_ids': (8, {max(lengths)}), 'token_type_ids': (8, {max(lengths)})" in output
+    assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", output)
 
 
 def test_loss_per_example():
-    said = run(EXAMPLES / "loss_per_example.py", "--per-package", 33, "--steps", 4, "--top", 5)
-    assert "They differ by less than 0.0001." in said
-    losses = [float(loss) for loss in re.findall(r"^\d+ .* (\d+\.\d{4})$", said, re.MULTILINE)]
+    output = run(EXAMPLES / "loss_per_example.py", "--per-package", 33, "--steps", 4, "--top", 5)
+    assert "They differ by less than 0.0001." in output
+    losses = [float(loss) for loss in re.findall(r"^\d+ .* (\d+\.\d{4})$", output, re.MULTILINE)]
     assert len(losses) == 10
     assert losses == sorted(losses, reverse=True)
-    assert max(map(len, said.splitlines())) <= 120
+    assert max(map(len, output.splitlines())) <= 120
 
 
 def test_loss_per_token():
-    said = run(EXAMPLES / "loss_per_token.py", "--statements", 300, "--steps", 5)
-    assert re.search(r"^(\d+) tokens in the table, \1 labels in the dataset", said, re.MULTILINE)
-    assert "Nothing was lost: Trainer's loss, " in said
+    output = run(EXAMPLES / "loss_per_token.py", "--statements", 300, "--steps", 5)
+    assert re.search(r"^(\d+) tokens in the table, \1 labels in the dataset", output, re.MULTILINE)
+    assert "Nothing was lost: Trainer's loss, " in output
 
 
 def test_resume_mlm():
-    said = run(EXAMPLES / "resume_mlm.py", "--per-package", 5)
-    steps = int(re.search(r'rng="philox", the masks and losses of all (\d+) steps are identical', said)[1])
-    same = dict(re.findall(r"^(stopped and resumed|with two workers) +(\d+ +\d+)$", said, re.MULTILINE))
+    output = run(EXAMPLES / "resume_mlm.py", "--per-package", 5)
+    steps = int(re.search(r'rng="philox", the masks and losses of all (\d+) steps are identical', output)[1])
+    same = dict(re.findall(r"^(stopped and resumed|with two workers) +(\d+ +\d+)$", output, re.MULTILINE))
     assert [int(counts.split()[0]) for counts in same.values()] == [steps, steps]
     assert all(int(counts.split()[1]) < steps for counts in same.values()), "a generator's masks are others"
 
 
 def test_token_budget():
-    said = run("-W", "error", EXAMPLES / "token_budget.py", "--per-package", 10, "--max-length", 128)
-    total = re.search(r"Each way has seen the same ([\d,]+) tokens, ([\d,]+) of them masked\.", said)[1]
-    assert f"documents, {total} tokens" in said
+    output = run("-W", "error", EXAMPLES / "token_budget.py", "--per-package", 10, "--max-length", 128)
+    total = re.search(r"Each way has seen the same ([\d,]+) tokens, ([\d,]+) of them masked\.", output)[1]
+    assert f"documents, {total} tokens" in output
     computed = {}
     for way in ("random", "token budget", "packed"):
-        _, computed[way], attention, *_ = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", said, re.MULTILINE)[
+        _, computed[way], attention, *_ = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", output, re.MULTILINE)[
             1
         ].split()
         assert float(attention) >= float(computed[way])
     assert float(computed["random"]) > float(computed["token budget"]) > float(computed["packed"]) == 1
-    losses = re.findall(r"^ *[\d,]+ - [\d,]+((?: +\d+\.\d+)+) *$", said, re.MULTILINE)
+    losses = re.findall(r"^ *[\d,]+ - [\d,]+((?: +\d+\.\d+)+) *$", output, re.MULTILINE)
     assert len(losses) > 1
 
 
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
-    assert "2 processes" in said
-    assert "Identical losses at all 4 steps of each process." in said
+    output = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
+    assert "2 processes" in output
+    assert "Identical losses at all 4 steps of each process." in output
 
 
 def test_no_example_is_left_out():

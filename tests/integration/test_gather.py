@@ -21,12 +21,12 @@ LABELS = 3
 def rows(count):
     """Token classification: rows of different lengths, some tokens without a label."""
     drawn = np.random.default_rng(0)
-    made = []
+    examples = []
     for length in drawn.integers(2, 30, count):
         ids = drawn.integers(5, 50, length)
         labels = np.where(drawn.random(length) < 0.3, -100, ids % LABELS)
-        made.append({"input_ids": ids.tolist(), "attention_mask": [1] * int(length), "labels": labels.tolist()})
-    return made
+        examples.append({"input_ids": ids.tolist(), "attention_mask": [1] * int(length), "labels": labels.tolist()})
+    return examples
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def model():
 @pytest.fixture
 def trainer(model, tmp_path):
     def make(compute_metrics=None, **options):
-        given = arguments(tmp_path, per_device_eval_batch_size=4, **options)
+        args = arguments(tmp_path, per_device_eval_batch_size=4, **options)
         collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
-        return Trainer(model, given, data_collator=collator, compute_metrics=compute_metrics)
+        return Trainer(model, args, data_collator=collator, compute_metrics=compute_metrics)
 
     return make
 
@@ -66,7 +66,7 @@ def test_trainer_predicts_the_same(trainer, options):
         assert picture(patched.predict(rows(30)).label_ids) == picture(expected.label_ids)
         loss = patched.evaluate(rows(30))["eval_loss"]
     assert loss == expected.metrics["test_loss"]
-    assert all(one == seen[0] for one in seen)
+    assert all(pictures == seen[0] for pictures in seen)
 
 
 @pytest.mark.parametrize("options", [*OPTIONS[:3], {"include_for_metrics": ["inputs", "loss"]}])
@@ -84,7 +84,7 @@ def test_metrics_without_padding(trainer, options):
 
     data = rows(30)
     trainer(metrics, **options).evaluate(data)
-    said = trainer(quadrat.evaluation.without_padding(metrics_of_tokens), **options).evaluate(data)
+    scores = trainer(quadrat.evaluation.without_padding(metrics_of_tokens), **options).evaluate(data)
     (padded,), (kept,) = plain, ragged
     mask = padded.label_ids != -100
     assert type(kept) is type(padded)
@@ -92,7 +92,7 @@ def test_metrics_without_padding(trainer, options):
     assert kept.label_ids.to_lists() == [[label for label in row["labels"] if label != -100] for row in data]
     assert np.array_equal(kept.predictions.values, padded.predictions[mask])
     assert np.array_equal(kept.predictions.offsets, kept.label_ids.offsets)
-    assert said["eval_accuracy"] == (padded.predictions.argmax(-1) == padded.label_ids)[mask].mean()
+    assert scores["eval_accuracy"] == (padded.predictions.argmax(-1) == padded.label_ids)[mask].mean()
     if options.get("include_for_metrics"):
         ids = [[i for i, label in zip(row["input_ids"], row["labels"], strict=True) if label != -100] for row in data]
         assert kept.inputs.to_lists() == ids
@@ -114,26 +114,26 @@ def test_metrics_of_each_batch(trainer):
 
 
 def test_what_has_no_padding_stays():
-    made = []
-    metrics = quadrat.evaluation.without_padding(lambda prediction: made.append(prediction) or {})
+    predictions = []
+    metrics = quadrat.evaluation.without_padding(lambda prediction: predictions.append(prediction) or {})
     logits, classes = np.zeros((2, 5)), np.array([1, 0])
     assert metrics(transformers.EvalPrediction(logits, classes)) == {}
-    assert made[0].predictions is logits
-    assert made[0].label_ids is classes
+    assert predictions[0].predictions is logits
+    assert predictions[0].label_ids is classes
     # Generated tokens of another width than the labels, and a second array of the labels' width.
     labels = np.array([[1, 2, -100], [3, -100, -100]])
     generated = np.array([[7, 8, 9, 9], [7, -100, -100, -100]])
     hidden = np.arange(12).reshape(2, 3, 2)
     metrics(transformers.EvalPrediction((generated, {"hidden": hidden}, logits), (classes, labels)))
-    tokens, named, untouched = made[1].predictions
+    tokens, named, untouched = predictions[1].predictions
     assert tokens.to_lists() == [[7, 8, 9, 9], [7]]
     assert named["hidden"].to_lists() == [[[0, 1], [2, 3]], [[6, 7]]]
     assert untouched is logits
-    assert made[1].label_ids[0] is classes
+    assert predictions[1].label_ids[0] is classes
     words = np.array([["a", "b", ""], ["c", "", ""]])
     metrics(transformers.EvalPrediction(hidden, labels, inputs=words))
-    assert made[2].inputs is words
-    assert made[1].label_ids[1].to_lists() == [[1, 2], [3]]
+    assert predictions[2].inputs is words
+    assert predictions[1].label_ids[1].to_lists() == [[1, 2], [3]]
 
 
 HUGE = torch.zeros(1, 1).expand(10**7, 10**7)

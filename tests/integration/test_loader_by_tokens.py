@@ -24,8 +24,8 @@ def rows_of(lengths):
 
 def loader_of(lengths, cls=DataLoader, rows=None, **options):
     collate = quadrat.DataCollatorWithPadding(make_tokenizer())
-    given = {"batch_size": 4, "shuffle": True, "collate_fn": collate, **options}
-    return cls(rows_of(lengths) if rows is None else rows, **given)
+    arguments = {"batch_size": 4, "shuffle": True, "collate_fn": collate, **options}
+    return cls(rows_of(lengths) if rows is None else rows, **arguments)
 
 
 def numbers_of(loader):
@@ -37,11 +37,11 @@ def numbers_of(loader):
     size=st.integers(1, 6),
     budget=st.none() | st.integers(40, 200),
     seed=st.integers(0, 2**63),
-    own=st.booleans(),
+    has_generator=st.booleans(),
 )
-def test_each_row_once_in_each_pass(lengths, size, budget, seed, own):
-    torch.manual_seed(0 if own else seed)
-    generator = torch.Generator().manual_seed(seed) if own else None
+def test_each_row_once_in_each_pass(lengths, size, budget, seed, has_generator):
+    torch.manual_seed(0 if has_generator else seed)
+    generator = torch.Generator().manual_seed(seed) if has_generator else None
     before = loader_of(lengths, batch_size=size, generator=generator)
     loader = quadrat.batch_by_tokens(before, "auto" if budget is None else budget)
     assert loader.dataset is before.dataset
@@ -147,16 +147,16 @@ def test_what_it_does_once():
 def test_a_script_without_trainer(tmp_path, processes):
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "--no-python"]
     run = [*PYTHON, *torchrun] if processes > 1 else []
-    found = ran(tmp_path, [*run, *RUN, "--max-tokens", "auto"], str(SCRIPT), str(tmp_path))
-    assert found.returncode == 0, found.stderr
+    result = ran(tmp_path, [*run, *RUN, "--max-tokens", "auto"], str(SCRIPT), str(tmp_path))
+    assert result.returncode == 0, result.stderr
     saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(processes)]
     for epoch in range(2):
         shares = [epochs[epoch] for epochs, _, _ in saved]
         assert len({len(share) for share in shares}) == 1
         assert sorted(number for share in shares for batch in share for number in batch) == [*range(len(LENGTHS))]
     assert sum(computed for _, computed, _ in saved) < 1.25 * 2 * sum(LENGTHS)
-    assert found.stderr.count("steps an epoch") == 1
-    assert f"{saved[0][2] // processes:,} steps an epoch" in found.stderr
+    assert result.stderr.count("steps an epoch") == 1
+    assert f"{saved[0][2] // processes:,} steps an epoch" in result.stderr
 
 
 BROKEN = """
@@ -184,7 +184,7 @@ print([len(list(loader)) for loader in loaders])
 
 @pytest.mark.slow
 def test_a_loader_that_it_cannot_plan_is_as_before(tmp_path):
-    found, _ = reported(tmp_path, BROKEN, options=["--max-tokens", "8"])
-    assert found.stdout == "[2, 2]\n"
-    assert "batches of a DataLoader are as before: OSError: not there yet" in found.stderr
-    assert "batches of a DataLoader are as before: list may pad in its own way" in found.stderr
+    result, _ = reported(tmp_path, BROKEN, options=["--max-tokens", "8"])
+    assert result.stdout == "[2, 2]\n"
+    assert "batches of a DataLoader are as before: OSError: not there yet" in result.stderr
+    assert "batches of a DataLoader are as before: list may pad in its own way" in result.stderr

@@ -23,8 +23,8 @@ class FellBackError(AssertionError):
 
 class _Raising(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        if "fell back" in (said := record.getMessage()):
-            raise FellBackError(said)
+        if "fell back" in (message := record.getMessage()):
+            raise FellBackError(message)
 
 
 @contextlib.contextmanager
@@ -79,9 +79,9 @@ def patched(rows: Any) -> Any:
 
 def read(rows: Any) -> Any:
     """Rows whose dicts somebody has looked at."""
-    found = quadrat.ArrowDataset(stored(rows)).__getitems__(range(len(rows)))
-    assert found[0]
-    return found
+    batch = quadrat.ArrowDataset(stored(rows)).__getitems__(range(len(rows)))
+    assert batch[0]
+    return batch
 
 
 def batches(rows: Any) -> list[list[int]]:
@@ -120,8 +120,8 @@ def test_rows(name, made):
     expected = twice(name, lambda: rows_of(name))
     with nothing_falls_back():
         got = twice(name, lambda: MADE[made](rows_of(name)))
-    for one, other in zip(expected, got, strict=True):
-        assert_same_batch(one, other)
+    for batch, other in zip(expected, got, strict=True):
+        assert_same_batch(batch, other)
 
 
 def packs(kind: str, rows: Any) -> Any:
@@ -170,8 +170,8 @@ def test_known_batches_of_a_stream_are_not_looked_at_again(monkeypatch):
     expected = [collator(list(batch)) for batch in batches]
     monkeypatch.setattr(quadrat.DataCollatorWithPadding, "_collate_anew", None)
     for items in (batches, [[batch] for batch in batches]):
-        for batch, one in zip(items, expected, strict=True):
-            assert_same_batch(one, collator(batch))
+        for batch, collated in zip(items, expected, strict=True):
+            assert_same_batch(collated, collator(batch))
 
 
 def test_falling_back_is_noticed():

@@ -45,15 +45,15 @@ class Things:
         self.trainer()  # which changes the config of its model
 
     def trainer(self) -> Any:
-        given = {"model": self.model, "args": self.args, "data_collator": self.collator}
-        return PositioningCollator(train_dataset=self.dataset, eval_dataset=self.dataset, **given)
+        options = {"model": self.model, "args": self.args, "data_collator": self.collator}
+        return PositioningCollator(train_dataset=self.dataset, eval_dataset=self.dataset, **options)
 
     def facts(self) -> Any:
         """All that can be seen of them."""
         backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
         told = {name: value for name, value in backend.items() if name not in ("padding", "truncation")}  # of a call
         public = {name: value for name, value in vars(self.collator).items() if not name.startswith("_quadrat")}
-        own = [repr(sorted(of.items())) for of in (vars(self.args), public)]
+        attributes = [repr(sorted(of.items())) for of in (vars(self.args), public)]
         shared = {name: value for name, value in vars(self.tokenizer).items() if name != "_tokenizer"}
         weights = {name: (value.data_ptr(), value._version) for name, value in self.model.named_parameters()}
         return copy.deepcopy(
@@ -62,7 +62,7 @@ class Things:
                 "lengths": self.lengths.tolist(),
                 "dataset": (self.dataset._fingerprint, self.dataset.format, self.dataset[:]),
                 "tokenizer": (told, repr(shared)),
-                "args and collator": own,
+                "args and collator": attributes,
                 "model": (self.model.config.to_dict(), weights, self.model.training, sorted(vars(self.model))),
                 "loader": {name: id(value) for name, value in vars(self.loader).items()},
             }

@@ -69,10 +69,10 @@ def test_each_token_once_and_rows_whole(case, epoch, kind):
     count = len(packs)
     packs.set_epoch(epoch)
     assert len(packs) == count, "in each epoch"
-    found = [lists(pack) for pack in packs]
+    contents = [lists(pack) for pack in packs]
     assert [list(pack) for pack in packs] == [["input_ids", "labels", "weights", "seq_lengths"]] * count
     documents = []
-    for pack in found:
+    for pack in contents:
         assert len(pack["input_ids"]) == sum(pack["seq_lengths"]) <= most
         bounds = np.cumsum([0, *pack["seq_lengths"]])
         documents += [{name: pack[name][a:b] for name in rows[0]} for a, b in pairwise(bounds)]
@@ -86,11 +86,11 @@ def test_each_token_once_and_rows_whole(case, epoch, kind):
         assert documents == pieces
     if not options["shuffle"]:
         numbers = quadrat.batching.plan_packs(lengths, most, options["strategy"], overlong=options["overlong"])
-        assert [len(pack["seq_lengths"]) for pack in found] == numbers.lengths.tolist()
+        assert [len(pack["seq_lengths"]) for pack in contents] == numbers.lengths.tolist()
     again = quadrat.PackedDataset(KINDS["list"](rows), **options)
     again.set_epoch(epoch)
-    assert [lists(pack) for pack in again] == found
-    total = sum(len(pack["input_ids"]) for pack in found)
+    assert [lists(pack) for pack in again] == contents
+    total = sum(len(pack["input_ids"]) for pack in contents)
     assert packs.fill == total / (count * most)
 
 
@@ -118,11 +118,11 @@ def packed_forms(packs):
     rows = [dict(pack) for pack in packs]
     plain = [lists(pack) for pack in packs]
     table = pa.table({name: [row[name] for row in plain] for name in plain[0]})
-    made = datasets.Dataset(table)
+    dataset = datasets.Dataset(table)
     return {
-        "packs": packs, "dicts": rows, "lists": plain, "table": table, "columns": made[:],
-        "arrow": quadrat.ArrowDataset(made).__getitems__(range(len(made))),
-        "batch": [quadrat.ArrowDataset(made).__getitems__(range(len(made)))],
+        "packs": packs, "dicts": rows, "lists": plain, "table": table, "columns": dataset[:],
+        "arrow": quadrat.ArrowDataset(dataset).__getitems__(range(len(dataset))),
+        "batch": [quadrat.ArrowDataset(dataset).__getitems__(range(len(dataset)))],
         "one by one": [pickle.loads(pickle.dumps(pack)) for pack in packs],
     }  # fmt: skip
 
@@ -168,19 +168,19 @@ def test_packs_are_as_their_documents(*, lengths, whole, labels, form, options, 
     pads, names = {"weights": 0.5}, ["input_ids", *(["labels"] if labels else []), "weights"]
     collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True, pad_values=pads, **options, **size)
     rows = [{name: row[name] for name in names} for row in rows_of([n for pack in lengths for n in pack])]
-    made = {"arrays": np.array, "lists": list, "tensors": torch.tensor}[form]
+    constructor = {"arrays": np.array, "lists": list, "tensors": torch.tensor}[form]
     packs, left = [], iter(rows)
     for pack in lengths:
         documents = [next(left) for _ in pack]
-        columns = {name: made([one for row in documents for one in row[name]]) for name in names}
-        packs.append({**columns, "seq_lengths": made(pack)})
+        columns = {name: constructor([value for row in documents for value in row[name]]) for name in names}
+        packs.append({**columns, "seq_lengths": constructor(pack)})
     documents = [row for row in rows if row["input_ids"]]
     if not documents:
         return
-    expected, found = collator(documents), [collator(packs) for _ in range(2)]
-    for batch in found:
+    expected, batches = collator(documents), [collator(packs) for _ in range(2)]
+    for batch in batches:
         assert list(batch) == list(expected)
-        assert_same_batch(*(one.to("cpu") if options["deferred"] else one for one in (batch, expected)))
+        assert_same_batch(*(output.to("cpu") if options["deferred"] else output for output in (batch, expected)))
 
 
 def test_rows_without_documents_are_known_apart():
@@ -253,7 +253,7 @@ def test_columns_that_were_exchanged():
 
 def test_packs_travel():
     packs = quadrat.PackedDataset(ROWS, 60).__getitems__([0, 1, 2])
-    for travel in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+    for travel in (copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))):
         assert lists(travel(packs[1])) == lists(packs[1])
         assert_same_batch(TOKENS(travel(packs)), TOKENS(packs))
     assert len(pickle.dumps(packs[1])) < 60 * 3 * 8 + 1500, "alone"
@@ -264,8 +264,10 @@ def test_packs_travel():
 
 
 def test_packs_of_other_columns():
-    one, other = (quadrat.PackedDataset(ROWS, 60, columns=names) for names in (["input_ids", "labels"], ["input_ids"]))
-    for packs in ([one[0], other[0]], [lists(one[0]), lists(other[0])]):
+    dataset, other = (
+        quadrat.PackedDataset(ROWS, 60, columns=names) for names in (["input_ids", "labels"], ["input_ids"])
+    )
+    for packs in ([dataset[0], other[0]], [lists(dataset[0]), lists(other[0])]):
         with pytest.raises(KeyError, match="labels"):
             FLATTENING(packs)
 
@@ -312,9 +314,9 @@ def first_of(rows, **options):
 
 
 def test_bad_arguments():
-    made = datasets.Dataset.from_list(ROWS)
-    one = {"input_ids": [1]}
-    for error, said, call in (
+    dataset = datasets.Dataset.from_list(ROWS)
+    short_row = {"input_ids": [1]}
+    for error, message, call in (
         (ValueError, "row 3 has 9 tokens, more than max_length=8", packs_of(rows_of([3, 2, 4, 9]), 8)),
         (ValueError, "must contain 'input_ids', whose lengths are used", packs_of(ROWS, columns=["labels"])),
         (ValueError, "there are 2 lengths for 50 rows: give one for each row", packs_of(ROWS, lengths=[1, 2])),
@@ -323,12 +325,12 @@ def test_bad_arguments():
         (ValueError, "strategy must be one of", packs_of(ROWS, strategy="best")),
         (ValueError, "overlong must be one of", packs_of(ROWS, overlong="cut")),
         (ValueError, "empty", packs_of([])),
-        (ValueError, "no column 'tokens'", packs_of(made, column="tokens")),
-        (ValueError, "with_transform", packs_of(made.with_transform(dict))),
-        (TypeError, "cannot be indexed by row.*PackedStream", packs_of(made.to_iterable_dataset())),
+        (ValueError, "no column 'tokens'", packs_of(dataset, column="tokens")),
+        (ValueError, "with_transform", packs_of(dataset.with_transform(dict))),
+        (TypeError, "cannot be indexed by row.*PackedStream", packs_of(dataset.to_iterable_dataset())),
         (TypeError, "seed", packs_of(ROWS, seed=0.5)),
-        (TypeError, "column 'text' does not hold rows of numbers", first_of([one | {"text": "a"}])),
-        (TypeError, "column 'label' does not hold rows of numbers", first_of([one | {"label": 1}])),
+        (TypeError, "column 'text' does not hold rows of numbers", first_of([short_row | {"text": "a"}])),
+        (TypeError, "column 'label' does not hold rows of numbers", first_of([short_row | {"label": 1}])),
         (
             ValueError,
             "row 1 has 2 tokens in 'input_ids' and 1 in 'labels'",
@@ -337,12 +339,12 @@ def test_bad_arguments():
         (
             ValueError,
             "row 1 has 3 tokens in 'input_ids', and lengths say 2",
-            first_of([one, {"input_ids": [1, 2, 3]}], lengths=[1, 2]),
+            first_of([short_row, {"input_ids": [1, 2, 3]}], lengths=[1, 2]),
         ),
-        (TypeError, "mappings", first_of([one, {"labels": [1]}], lengths=[1, 1])),
+        (TypeError, "mappings", first_of([short_row, {"labels": [1]}], lengths=[1, 1])),
         (IndexError, "item 99 of", lambda: quadrat.PackedDataset(ROWS, 60)[99]),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             call()
 
 

@@ -22,13 +22,13 @@ def test_a_run_resumed_with_other_batches_is_refused(tmp_path):
         return trainer
 
     resumed(256, max_steps=3).train()
-    for others, said in (
+    for others, message in (
         ([512], "budget_tokens is 512 here and 256 in the checkpoint"),
         ([256, rows()[1:]], "lengths is '95 numbers.*' here and '96 numbers.*' in the checkpoint"),
         ([256, rows()[::-1]], r"lengths is '96 numbers.*' here and '96 numbers.*' in the checkpoint"),
         ([256, None, 7], "seed is 7 here and 42 in the checkpoint"),
     ):
-        with pytest.raises(ValueError, match=rf"checkpoint's batches are others.*{said}.*ignore_data_skip=True"):
+        with pytest.raises(ValueError, match=rf"checkpoint's batches are others.*{message}.*ignore_data_skip=True"):
             resumed(*others).train(resume_from_checkpoint=True)
     assert resumed(512, ignore_data_skip=True, max_steps=6).train(resume_from_checkpoint=True).global_step == 6
     with pytest.raises(ValueError, match="budget_tokens is 256 here and 512 in the checkpoint"):

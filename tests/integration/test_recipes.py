@@ -34,12 +34,12 @@ pytestmark = [
 
 def by_heading() -> dict[str, str]:
     """The snippets of the page by heading, numbered."""
-    text, found = PAGE.read_text().splitlines(), {}
+    text, codes = PAGE.read_text().splitlines(), {}
     for snippet in snippets(PAGE):
         heading = next(line[3:] for line in reversed(text[: snippet.line]) if line.startswith("## "))
-        number = sum(title.startswith(heading) for title in found) + 1
-        found[f"{heading} {number}"] = snippet.code
-    return found
+        number = sum(title.startswith(heading) for title in codes) + 1
+        codes[f"{heading} {number}"] = snippet.code
+    return codes
 
 
 SNIPPETS = by_heading()
@@ -78,8 +78,8 @@ def hub(tmp_path_factory):
 
 @pytest.fixture
 def patches(monkeypatch):
-    with standins.undone(monkeypatch) as made:
-        yield made
+    with standins.undone(monkeypatch) as instances:
+        yield instances
 
 
 @pytest.fixture
@@ -119,14 +119,14 @@ def older_trl() -> bool:
 
 def given(names: dict[str, Any]) -> dict[str, Any]:
     """What a snippet gives: its tensors, lists and mappings, and the weights of what it trained."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in names.items():
         model = getattr(value, "model_body", getattr(value, "model", value))  # of SetFit, of a trainer
         if isinstance(model, nn.Module):
-            found[name] = {key: frozen(weight) for key, weight in model.state_dict().items()}
+            values[name] = {key: frozen(weight) for key, weight in model.state_dict().items()}
         elif name != "__builtins__" and isinstance(value, (Mapping, list, torch.Tensor, np.ndarray)):
-            found[name] = frozen(value)
-    return found
+            values[name] = frozen(value)
+    return values
 
 
 @pytest.mark.parametrize("title", [title for title in SNIPPETS if title != LLAMA_FACTORY])
@@ -183,12 +183,12 @@ def test_speech(run):
     names, _ = run("with", SNIPPETS["Speech recognition 1"])
     features, batch = names["features"], names["batch"]
     extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
-    clips = [{"input_values": one["input_values"]} for one in features]
+    clips = [{"input_values": feature["input_values"]} for feature in features]
     expected = extractor.pad(clips, return_tensors="pt")
     assert torch.equal(batch["input_values"], expected["input_values"].bfloat16())
     assert torch.equal(batch["attention_mask"], expected["attention_mask"].long())
     padded = DataCollatorForSeq2Seq(standins.encoder_tokenizer())(
-        [{"input_ids": one, "labels": one} for one in (one["labels"] for one in features)]
+        [{"input_ids": labels, "labels": labels} for labels in (feature["labels"] for feature in features)]
     )
     assert torch.equal(batch["labels"], padded["labels"])
 

@@ -85,7 +85,9 @@ MAPS = {
     "of numpy": lambda: tokens().with_format("numpy").map(lambda row: {"most": row["input_ids"].max()}),
     "of torch": lambda: tokens().with_format("torch").map(lambda row: {"most": row["input_ids"].max()}),
     "filter": lambda: tokens().filter(lambda row: len(row["input_ids"]) > 4),
-    "filter batches": lambda: tokens().filter(lambda batch: [one % 2 == 0 for one in batch["number"]], batched=True),
+    "filter batches": lambda: tokens().filter(
+        lambda batch: [number % 2 == 0 for number in batch["number"]], batched=True
+    ),
 }
 
 
@@ -110,14 +112,14 @@ def test_cache_files_are_found_again(first, processes, tmp_path):
     def job():
         dataset = datasets.load_from_disk(tmp_path / "texts")
         called = functools.partial(counted, calls)
-        made = dataset.map(called, batched=True, batch_size=4, num_proc=processes)
-        made = (
-            made.filter(lambda row: len(row["text"]) > 12)
+        result = dataset.map(called, batched=True, batch_size=4, num_proc=processes)
+        result = (
+            result.filter(lambda row: len(row["text"]) > 12)
             .shuffle(seed=3)
             .sort("number")
             .train_test_split(0.25, seed=0)["train"]
         )
-        return seen(made), sorted(path.name for path in (tmp_path / "texts").iterdir()), made.cache_files
+        return seen(result), sorted(path.name for path in (tmp_path / "texts").iterdir()), result.cache_files
 
     def patched():
         with everything_patched():
@@ -141,8 +143,8 @@ def counted(calls, batch):
 def test_hashes():
     """Of what `map` may be given. Collators are other classes meanwhile, and so have other hashes."""
     model = standins.decoder()
-    given = [TOKENIZER, TOKENIZER.pad, padded, by_pad, MAPS["columns"], functools.partial(TOKENIZER, padding=True)]
-    return [Hasher.hash(one) for one in (*given, model.config, texts(), TOKENIZER(TEXTS), TEXTS)]
+    functions = [TOKENIZER, TOKENIZER.pad, padded, by_pad, MAPS["columns"], functools.partial(TOKENIZER, padding=True)]
+    return [Hasher.hash(value) for value in (*functions, model.config, texts(), TOKENIZER(TEXTS), TEXTS)]
 
 
 FORMATS = [None, "python", "numpy", "torch", "pandas", "arrow", "polars"]
@@ -152,19 +154,19 @@ FORMATS = [None, "python", "numpy", "torch", "pandas", "arrow", "polars"]
 @unchanged
 def test_formats(name):
     dataset = texts() if name in (None, "python", "pandas", "arrow") else texts().remove_columns("missing")
-    found = []
-    for one in (
+    outcomes = []
+    for view in (
         dataset.with_format(name),
         dataset.with_format(name, columns=["words", "label"]),
         dataset.with_format(name, columns=["number"], output_all_columns=name not in ("pandas", "arrow", "polars")),
     ):
         keys = [0, 3, -1, np.int64(2), slice(2, 5), slice(None, None, -3), [1, 1, 4], range(2, 6, 2), "label", True]
-        found += [outcome(one.__getitem__, key) for key in (*keys, 99, -99, "nothing", 1.5, None, [], [99])]
-        found += [outcome(one.__getitems__, key) for key in ([0, 2], [])] if name != "polars" else []
-        found.append(outcome(lambda data: list(data.iter(batch_size=5)), one))
-        found.append(outcome(list, one))
-        found.append(outcome(list, one.select([5, 2, 2, 0])))
-    return [plain(one) if kind == "returned" else (type(one), str(one)) for kind, one in found]
+        outcomes += [outcome(view.__getitem__, key) for key in (*keys, 99, -99, "nothing", 1.5, None, [], [99])]
+        outcomes += [outcome(view.__getitems__, key) for key in ([0, 2], [])] if name != "polars" else []
+        outcomes.append(outcome(lambda data: list(data.iter(batch_size=5)), view))
+        outcomes.append(outcome(list, view))
+        outcomes.append(outcome(list, view.select([5, 2, 2, 0])))
+    return [plain(value) if kind == "returned" else (type(value), str(value)) for kind, value in outcomes]
 
 
 def plain(value: Any) -> Any:
@@ -177,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 CONTENTS = [
-    (dict, lambda value: [(name, plain(one)) for name, one in value.items()]),
+    (dict, lambda value: [(name, plain(item)) for name, item in value.items()]),
     ((list, datasets.arrow_dataset.Column), lambda value: list(map(plain, value))),
     (np.ndarray, lambda value: list(map(plain, value)) if value.dtype == object else frozen(value)),
     (pa.Table, lambda value: (value.schema, value.to_pylist())),
@@ -225,8 +227,8 @@ def test_pickles_and_copies():
 
     def job():
         dataset.__getitems__([0, 1])
-        made = [copy.copy(dataset), copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))]
-        return pickle.dumps(dataset), [seen(one) for one in made], repr(dataset), sorted(vars(dataset))
+        copies = [copy.copy(dataset), copy.deepcopy(dataset), pickle.loads(pickle.dumps(dataset))]
+        return pickle.dumps(dataset), [seen(twin) for twin in copies], repr(dataset), sorted(vars(dataset))
 
     assert_unchanged(job)
     with everything_patched():

@@ -21,14 +21,14 @@ with warnings.catch_warnings():
 
 def trained(cls: Any, config: Any, folder: Any, data: datasets.Dataset, **options: Any) -> Any:
     steps = {"max_steps": 2, "per_device_train_batch_size": 4, "logging_steps": 1}
-    more = {"reward_funcs": options.pop("reward_funcs")} if "reward_funcs" in options else {}
+    rewards = {"reward_funcs": options.pop("reward_funcs")} if "reward_funcs" in options else {}
     trainer = cls(
         model=standins.decoder(),
         args=config(str(folder), **QUIET, **steps, **options),
         train_dataset=data,
         eval_dataset=data,
         processing_class=standins.decoder_tokenizer(),
-        **more,
+        **rewards,
     )
     trainer.train()
     return trainer
@@ -43,14 +43,14 @@ def weights(trainer: Any) -> Any:
 )
 @unchanged
 def test_datasets_and_evaluation(options, tmp_path):
-    said = {"prompt": ("user", TEXTS), "completion": ("assistant", TEXTS[::-1])}
+    messages = {"prompt": ("user", TEXTS), "completion": ("assistant", TEXTS[::-1])}
     rows = datasets.Dataset.from_dict(
-        {name: [[{"role": role, "content": text}] for text in texts] for name, (role, texts) in said.items()}
+        {name: [[{"role": role, "content": text}] for text in texts] for name, (role, texts) in messages.items()}
     )
     trainer = trained(SFTTrainer, SFTConfig, tmp_path, rows, **options)
-    scores = {name: one for name, one in trainer.evaluate().items() if not name.endswith(("runtime", "per_second"))}
+    scores = {name: value for name, value in trainer.evaluate().items() if not name.endswith(("runtime", "per_second"))}
     both = (trainer.train_dataset, trainer.eval_dataset)
-    prepared = [frozen([one[:], repr(one.features), one.format]) for one in both]
+    prepared = [frozen([dataset[:], repr(dataset.features), dataset.format]) for dataset in both]
     fingerprints = trainer.eval_dataset._fingerprint, None if options else trainer.train_dataset._fingerprint
     return prepared, fingerprints, scores, weights(trainer)
 
@@ -60,5 +60,7 @@ def test_grpo(tmp_path):
     rows = datasets.Dataset.from_dict({"prompt": TEXTS})
     options = {"num_generations": 2, "max_completion_length": 6, "reward_funcs": reward}
     trainer = trained(GRPOTrainer, GRPOConfig, tmp_path, rows, **options)
-    logged = [{name: one for name, one in entry.items() if "time" not in name} for entry in trainer.state.log_history]
+    logged = [
+        {name: value for name, value in entry.items() if "time" not in name} for entry in trainer.state.log_history
+    ]
     return [entry.get("loss") for entry in logged], [entry.get("reward") for entry in logged], weights(trainer)

@@ -32,16 +32,16 @@ LABELS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
 
 
 def pipe(task: str, **options: Any) -> Any:
-    made = {
+    models = {
         "text-classification": (BertForSequenceClassification, {}),
         "zero-shot-classification": (BertForSequenceClassification, {"label2id": {"entailment": 0, "no": 1, "yes": 2}}),
         "token-classification": (BertForTokenClassification, {}),
         "fill-mask": (BertForMaskedLM, {}),
         "feature-extraction": (BertForMaskedLM, {}),
     }
-    cls, given = made[task]
+    cls, settings = models[task]
     set_seed(0)
-    model = cls(standins.encoder_config(**LABELS, **given)).eval()
+    model = cls(standins.encoder_config(**LABELS, **settings)).eval()
     return pipeline(task, model, tokenizer=standins.encoder_tokenizer(), **options)
 
 
@@ -57,7 +57,7 @@ sizes = pytest.mark.parametrize("size", [1, 4])
 def test_text_classification(size):
     run = pipe("text-classification", batch_size=size)
     streamed = list(run((text.upper() for text in SOME), top_k=None)), list(run(KeyDataset(texts(), "text")))
-    pairs = run([{"text": one, "text_pair": other} for one, other in zip(SOME, SOME[::-1], strict=True)])
+    pairs = run([{"text": text, "text_pair": other} for text, other in zip(SOME, SOME[::-1], strict=True)])
     return frozen([run(SOME), run(SOME[3]), streamed, pairs, run(SOME, padding=True, max_length=6, truncation=True)])
 
 
@@ -109,24 +109,31 @@ def test_generation_with_padding_on_the_left(options):
     templated = tokenizer.apply_chat_template(
         chats, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
     )
-    said = [model.generate(**one, max_new_tokens=5, **options) for one in (batch, padded, templated)]
-    return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
+    generated = [model.generate(**inputs, max_new_tokens=5, **options) for inputs in (batch, padded, templated)]
+    return frozen([*map(dict, (batch, padded, templated)), generated, tokenizer.batch_decode(generated[0])])
 
 
 @unchanged
 def test_tokenizers(tmp_path):
     """What tokenizers give besides tensors, and what is written of them."""
     tokenizer = standins.encoder_tokenizer()
-    one = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
-    asked = [one.tokens(), one.word_ids(), one.sequence_ids(), one.char_to_token(4), one.n_sequences, one.is_fast]
-    moved = one.to("cpu")
+    encoding = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
+    asked = [
+        encoding.tokens(),
+        encoding.word_ids(),
+        encoding.sequence_ids(),
+        encoding.char_to_token(4),
+        encoding.n_sequences,
+        encoding.is_fast,
+    ]
+    moved = encoding.to("cpu")
     ids = [tokenizer.encode(TEXTS[2], return_tensors=framework) for framework in (None, "np", "pt")]
     wrong = [
         outcome(lambda texts: tokenizer(texts, return_tensors="pt"), TEXTS),
         outcome(lambda texts: tokenizer(texts, return_tensors="nothing"), TEXTS),
         outcome(lambda rows: tokenizer.pad(rows, return_tensors="pt"), [{"ids": [1]}]),
     ]
-    told = [(type(one), str(one) if kind == "raised" else dict(one)) for kind, one in wrong]
+    told = [(type(value), str(value) if kind == "raised" else dict(value)) for kind, value in wrong]
     folder = tmp_path / "saved"
     tokenizer.save_pretrained(folder)
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
@@ -144,7 +151,7 @@ def test_pickles_and_copies():
         pickled = pickle.dumps(tokenizer), *map(pickle.dumps, batches)
         copied = [copy.copy(batches[0]), copy.deepcopy(batches[1])]
         copied.append(copy.deepcopy(tokenizer)(TEXTS, padding=True, return_tensors="np"))
-        return frozen([pickled, [(type(one), dict(one)) for one in copied]])
+        return frozen([pickled, [(type(encoding), dict(encoding)) for encoding in copied]])
 
     assert_unchanged(job)
     expected = dict(tokenizer(TEXTS, padding=True, return_tensors="pt"))
@@ -159,7 +166,8 @@ def test_pickles_and_copies():
 def test_signatures_and_help():
     methods = (PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors)
     return [
-        (inspect.signature(one), one.__doc__, one.__module__, one.__qualname__, pickle.dumps(one)) for one in methods
+        (inspect.signature(method), method.__doc__, method.__module__, method.__qualname__, pickle.dumps(method))
+        for method in methods
     ]
 
 
@@ -175,7 +183,7 @@ def test_nothing_is_said(caplog):
             tokenizer.pad([{"input_ids": [5, 6]}], padding="max_length", return_tensors="pt")
             tokenizer(TEXTS, padding="max_length", return_tensors="pt")
             tokenizer(" ".join(TEXTS * 5), return_tensors="pt")
-        return [record.message for record in caplog.records], [str(one.message) for one in warned]
+        return [record.message for record in caplog.records], [str(warning.message) for warning in warned]
 
     logging.getLogger("transformers").propagate = True
     try:

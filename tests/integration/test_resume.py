@@ -84,7 +84,7 @@ def test_a_checkpoint_at_the_end_of_an_epoch(tmp_path):
     assert len(ends) >= 3
     for end in ends[:3]:
         rest = train(tmp_path / "rest", "batches", resume=str(tmp_path / f"checkpoint-{end}"))
-        assert rest.record == [one for one in whole.record if one[0] >= end]
+        assert rest.record == [entry for entry in whole.record if entry[0] >= end]
 
 
 def test_rows_are_not_read_again(tmp_path):
@@ -176,15 +176,15 @@ def test_states_that_a_checkpoint_cannot_keep(tmp_path, state):
 @pytest.mark.parametrize("make", [lambda: of_datasets(3), lambda: quadrat.BatchedStream(of_datasets(3), 40), Plain])
 def test_an_evaluation_on_the_same_stream(tmp_path, make):
     """Its epoch and its place are not those of training."""
-    given = {"eval_strategy": "steps", "eval_steps": 2, "prediction_loss_only": True, "max_steps": 20}
-    given["per_device_train_batch_size"] = 1 if isinstance(make(), quadrat.BatchedStream) else 3
+    options = {"eval_strategy": "steps", "eval_steps": 2, "prediction_loss_only": True, "max_steps": 20}
+    options["per_device_train_batch_size"] = 1 if isinstance(make(), quadrat.BatchedStream) else 3
     stream = make()
-    whole = train(tmp_path / "whole", stream, evaluated=stream, **given)
+    whole = train(tmp_path / "whole", stream, evaluated=stream, **options)
     for stop in (4, 17):
         stream, again = make(), make()
-        first = train(tmp_path / str(stop), stream, evaluated=stream, stop=stop, **given)
-        rest = train(tmp_path / str(stop), again, evaluated=again, resume=True, **given)
-        trained = [one for one in first.record + rest.record if one in whole.record]
+        first = train(tmp_path / str(stop), stream, evaluated=stream, stop=stop, **options)
+        rest = train(tmp_path / str(stop), again, evaluated=again, resume=True, **options)
+        trained = [entry for entry in first.record + rest.record if entry in whole.record]
         assert trained == first.record + rest.record
         assert rest.record == whole.record[len(whole.record) - len(rest.record) :]
         assert first.epochs + rest.epochs == whole.epochs
@@ -201,17 +201,17 @@ class OneLoader(Recording):
 @pytest.mark.parametrize("options", [PLAIN, PERSISTENT], ids=["", "live"])
 def test_a_stream_that_trains_twice(tmp_path, options):
     """In one process: what was resumed begins anew when a run is not resumed."""
-    given = {**options, "per_device_train_batch_size": 3, "max_steps": 18}
+    settings = {**options, "per_device_train_batch_size": 3, "max_steps": 18}
     stream = of_datasets(2)
-    whole = train(tmp_path / "whole", of_datasets(2), **given).record
-    train(tmp_path, stream, stop=5, **given)
-    rest = train(tmp_path, stream, resume=True, trainer=OneLoader, **given)
+    whole = train(tmp_path / "whole", of_datasets(2), **settings).record
+    train(tmp_path, stream, stop=5, **settings)
+    rest = train(tmp_path, stream, resume=True, trainer=OneLoader, **settings)
     assert rest.record == whole[5:]
     for resume, expected in ((str(tmp_path / "checkpoint-5"), whole[5:]), (False, whole)):
         rest.record.clear()
         rest.train(resume_from_checkpoint=resume)
         assert rest.record == expected
-    assert train(tmp_path / "anew", stream, **given).record == whole
+    assert train(tmp_path / "anew", stream, **settings).record == whole
 
 
 def test_a_run_that_went_on_without_the_callback_is_refused(tmp_path):
@@ -232,10 +232,10 @@ def test_restored_callbacks_keep_their_collator(tmp_path, stream):
 
     for stop in (17, 20):
         told = Told()
-        given = {"restore_callback_states_from_checkpoint": True, "per_device_train_batch_size": 3, "max_steps": 20}
+        options = {"restore_callback_states_from_checkpoint": True, "per_device_train_batch_size": 3, "max_steps": 20}
         callback = functools.partial(quadrat.SetEpochCallback, told)
         data = ROWS if stream == "rows" else stream
-        train(tmp_path, data, stop=stop, callback=callback, resume=stop == 20, data_seed=0, **given)
+        train(tmp_path, data, stop=stop, callback=callback, resume=stop == 20, data_seed=0, **options)
         assert told.epochs == ([1] if stop == 20 else [0, 1])
 
 
@@ -253,24 +253,29 @@ STREAMS["sized"] = Sized
 
 def test_a_stream_with_a_length(tmp_path):
     """By which Trainer counts epochs."""
-    given = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 5, "max_steps": -1, "num_train_epochs": 3}
-    assert_goes_on(tmp_path, "sized", [2, 3, 5], given)
+    options = {
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 5,
+        "max_steps": -1,
+        "num_train_epochs": 3,
+    }
+    assert_goes_on(tmp_path, "sized", [2, 3, 5], options)
     with pytest.raises(
         ValueError, match=r"Trainer would begin after batch 0 of epoch 1, .* was after batch 10 of epoch 1"
     ):
-        train(tmp_path, Sized(), resume=str(tmp_path / "5" / "checkpoint-5"), ignore_data_skip=True, **given)
-    train(tmp_path, Sized(70), stop=4, **given)
+        train(tmp_path, Sized(), resume=str(tmp_path / "5" / "checkpoint-5"), ignore_data_skip=True, **options)
+    train(tmp_path, Sized(70), stop=4, **options)
     with pytest.raises(ValueError, match=r"by the length of Sized, but it was after batch .*its len must be right"):
-        train(tmp_path, Sized(70), resume=True, **given)
+        train(tmp_path, Sized(70), resume=True, **options)
 
 
 def test_workers_that_do_not_know_the_epoch(tmp_path):
-    given = {**PERSISTENT, "max_steps": 18}
-    train(tmp_path, "no state", stop=16, **given)
+    options = {**PERSISTENT, "max_steps": 18}
+    train(tmp_path, "no state", stop=16, **options)
     with pytest.raises(
         ValueError, match="epoch of Plain is not known in workers that live on, at the start of epoch 1"
     ):
-        train(tmp_path, "no state", resume=True, **given)
+        train(tmp_path, "no state", resume=True, **options)
 
 
 class Peeks(quadrat.SetEpochCallback):
@@ -291,9 +296,9 @@ class PeeksFirst(quadrat.SetEpochCallback):
 @pytest.mark.parametrize("callback", [Peeks, PeeksFirst])
 def test_a_loader_that_is_read_twice(tmp_path, caplog, callback):
     """Training is as without, and a checkpoint of that epoch is refused; later ones are not."""
-    found = train(tmp_path, "3 shards", stop=7, callback=callback)
-    assert found.record == whole_of("3 shards", {}).record[:7]
-    assert len([one for one in caplog.records if "read a second time in an epoch" in one.message]) == 1
+    trainer = train(tmp_path, "3 shards", stop=7, callback=callback)
+    assert trainer.record == whole_of("3 shards", {}).record[:7]
+    assert len([record for record in caplog.records if "read a second time in an epoch" in record.message]) == 1
     with pytest.raises(ValueError, match="had read the training loader a second time in this epoch"):
         train(tmp_path, "3 shards", resume=True)
     assert_goes_on(tmp_path, "3 shards", [21], {"callback": Peeks})
@@ -338,16 +343,16 @@ def test_killed(tmp_path, number):
     whole = whole_of(stream, options)
     steps = whole.epochs[-1][0]
     kills = sorted(draw.sample(range(1, steps), 2))
-    given = {**options, "save_steps": draw.randint(1, 4)}
+    settings = {**options, "save_steps": draw.randint(1, 4)}
     expected, start = [], 0
     for kill in [(draw.choice(EVENTS), step) for step in kills] + [None]:
         checkpoint = get_last_checkpoint(str(tmp_path)) or False
         start = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
         if start == steps:  # a Trainer that goes on from its last step makes one more
             break
-        run = functools.partial(train, tmp_path, stream, kill=kill, resume=checkpoint, **given)
-        assert in_a_fork(run) in (0, int(signal.SIGKILL)), (stream, given, kill)
-        expected = [one for one in expected if one[0] < start]
+        run = functools.partial(train, tmp_path, stream, kill=kill, resume=checkpoint, **settings)
+        assert in_a_fork(run) in (0, int(signal.SIGKILL)), (stream, settings, kill)
+        expected = [entry for entry in expected if entry[0] < start]
         expected += list(map(json.loads, (tmp_path / "said").read_text().splitlines()))
         (tmp_path / "said").unlink()
-    assert expected == whole.record, (stream, given, kills)
+    assert expected == whole.record, (stream, settings, kills)

@@ -22,17 +22,17 @@ def padded_row(row: int, size: int) -> dict[str, Any]:
     return {"input_ids": [3 + row] * size + rest, "attention_mask": [1] * size + rest, "labels": row % 2}
 
 
-def stored(**more: Any) -> Any:
-    rows = [{**padded_row(row, size), **more} for row, size in enumerate(SIZES)]
+def stored(**columns: Any) -> Any:
+    rows = [{**padded_row(row, size), **columns} for row, size in enumerate(SIZES)]
     return datasets.Dataset.from_list(rows)
 
 
 def test_stored_padding_is_named_and_computed(tmp_path):
     """A budget bounds what is computed: rows that are padded on disk take what they take there."""
     trainer = trainer_of(tmp_path, stored())
-    made = quadrat.batch_by_tokens(trainer, 5 * WIDTH)
-    assert "Rows are stored padded to 60 tokens: map without padding." in str(made)
-    assert made.stored == WIDTH
+    plan = quadrat.batch_by_tokens(trainer, 5 * WIDTH)
+    assert "Rows are stored padded to 60 tokens: map without padding." in str(plan)
+    assert plan.stored == WIDTH
     trainer.train()
     assert {shape[1] for shape in trainer.trained} == {WIDTH}
     assert max(shape[0] for shape in trainer.trained) == 5
@@ -48,16 +48,16 @@ def test_multiple_choice(tmp_path, multiple_of):
     for row, sizes in enumerate(choices):
         padded = [padded_row(row, size) for size in sizes]
         kept = slice(max(sizes))
-        rows.append({name: [one[name][kept] for one in padded] for name in ("input_ids", "attention_mask")})
+        rows.append({name: [encoding[name][kept] for encoding in padded] for name in ("input_ids", "attention_mask")})
         rows[-1]["label"] = row % 4
     collator = quadrat.DataCollatorForMultipleChoice(TOKENIZER, pad_to_multiple_of=multiple_of)
     trainer = trainer_of(tmp_path, datasets.Dataset.from_list(rows), collator, tiny(BertForMultipleChoice))
-    made = quadrat.batch_by_tokens(trainer)
+    plan = quadrat.batch_by_tokens(trainer)
     real = sum(4 * max(sizes) for sizes in choices)
-    assert real / 48 * 8 * 0.8 < made.max_tokens < real / 48 * 8 * 1.8
-    assert made.steps < 2 * made.steps_before
+    assert real / 48 * 8 * 0.8 < plan.max_tokens < real / 48 * 8 * 1.8
+    assert plan.steps < 2 * plan.steps_before
     trainer.train()
-    assert all(rows * choices * width <= made.max_tokens for rows, choices, width in trainer.trained)
+    assert all(rows * choices * width <= plan.max_tokens for rows, choices, width in trainer.trained)
     assert sum(rows for rows, *_ in trainer.trained) == 48
 
 
@@ -80,10 +80,10 @@ def test_pairs_of_an_encoding_and_a_label(tmp_path):
         return {"input_ids": ids, "labels": torch.tensor([label for _, label in rows])}
 
     trainer = trainer_of(tmp_path, pairs, collate)
-    made = quadrat.batch_by_tokens(trainer)
+    plan = quadrat.batch_by_tokens(trainer)
     trainer.train()
-    assert all(rows * width <= made.max_tokens for rows, width in trainer.trained)
-    assert len(trainer.trained) < 1.5 * made.steps_before
+    assert all(rows * width <= plan.max_tokens for rows, width in trainer.trained)
+    assert len(trainer.trained) < 1.5 * plan.steps_before
     deep = [{"input_ids": torch.full((1, size), 5), "labels": 0} for size in SIZES]
     with pytest.raises(TypeError, match="row 0 of column 'input_ids' is a Tensor of Tensors, not of tokens"):
         quadrat.batch_by_tokens(trainer_of(tmp_path, deep, collate))

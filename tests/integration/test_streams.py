@@ -101,9 +101,9 @@ def test_workers_of_concatenated_datasets_resume(shards, workers, is_mapped, epo
         parts = [rows.to_iterable_dataset(num_shards=count) for count in shards]
         dataset = datasets.concatenate_datasets(parts)
         dataset = dataset.map(lambda row: {"more": row["number"]}) if is_mapped else dataset
-        made = quadrat.BatchedStream(dataset, LIMIT, window=4)
-        made.set_epoch(epoch)
-        return made
+        batches = quadrat.BatchedStream(dataset, LIMIT, window=4)
+        batches.set_epoch(epoch)
+        return batches
 
     for number in range(workers):
         info = SimpleNamespace(id=number, num_workers=workers, seed=0)
@@ -177,13 +177,13 @@ def test_resumes_with_any_rows(lengths, window, kind, data):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("function", "mapped")])
 def test_workers_and_ranks_share_the_rows(kind, workers, name):
-    found, single = [], workers == 2 and name == "1 shard"
+    shares, single = [], workers == 2 and name == "1 shard"
     for rank in range(2):
         stream = stream_of(kind, name, world_size=2, rank=rank)
-        found.append(list(DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=said)))
-    assert documents(itertools.chain(*found)) == everything()
-    assert all(found), "each rank has some"
-    assert not single or len(found[0]) < len(LENGTHS)
+        shares.append(list(DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=said)))
+    assert documents(itertools.chain(*shares)) == everything()
+    assert all(shares), "each rank has some"
+    assert not single or len(shares[0]) < len(LENGTHS)
 
 
 def test_a_dataset_that_shards_itself():
@@ -196,7 +196,7 @@ def test_a_dataset_that_shards_itself():
 @pytest.mark.parametrize("name", ["list", "torch", "4 shards", "buffer"])
 def test_workers_resume(kind, name, worker):
     """What a StatefulDataLoader does: each worker process has a state."""
-    found = []
+    shares = []
     for number in range(2):
         worker(number, 2)
         items = [said(item) for item in stream_of(kind, name)]
@@ -205,7 +205,7 @@ def test_workers_resume(kind, name, worker):
             list(itertools.islice(stream, taken))
             state = stream.state_dict()
             assert after(state, stream_of(kind, name)) == items[taken:]
-        found.append(items)
+        shares.append(items)
         if not items:  # some versions of datasets leave one shard where rows are shuffled
             continue
         worker(number, 3)
@@ -213,7 +213,7 @@ def test_workers_resume(kind, name, worker):
         again.load_state_dict(state)
         with pytest.raises(ValueError, match=f"from worker {number} of 2, but this is {number} of 3"):
             iter(again)
-    assert documents(itertools.chain(*found)) == everything()
+    assert documents(itertools.chain(*shares)) == everything()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -258,10 +258,10 @@ def test_processes_of_accelerate_take_turns(kind):
     """Each process reads the whole stream (dispatch_batches=False), and all have as many batches."""
     stream = stream_of(kind, "list")
     shards = [IterableDatasetShard(stream, 1, num_processes=2, process_index=process) for process in range(2)]
-    found = [[said(item) for item in shard] for shard in shards]
+    batches = [[said(item) for item in shard] for shard in shards]
     items = [said(item) for item in stream]
-    assert len(found[0]) == len(found[1])
-    assert [item for step in zip(*found, strict=True) for item in step][: len(items)] == items
+    assert len(batches[0]) == len(batches[1])
+    assert [item for step in zip(*batches, strict=True) for item in step][: len(items)] == items
 
 
 @pytest.mark.parametrize("kind", KINDS)

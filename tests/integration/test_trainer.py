@@ -49,9 +49,9 @@ def rows(label: str | None) -> list[dict[str, object]]:
     ],
 )
 def test_same_losses(name, model_class, label, workers, tmp_path):
-    given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
+    args = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
     collators = both(name, make_tokenizer())
-    expected, got = (trained(model_class, rows(label), given, data_collator=one).losses for one in collators)
+    expected, got = (trained(model_class, rows(label), args, data_collator=collator).losses for collator in collators)
     assert got == expected
 
 
@@ -61,10 +61,10 @@ def test_what_trainer_uses_by_itself(with_tokenizer, tmp_path):
     short = {"token_type_ids": [0] * 4, "attention_mask": [1] * 4}
     dataset = [{**row, "input_ids": row["input_ids"][:4], **short} for row in rows("label")]
     options = {"processing_class": make_tokenizer() if with_tokenizer else None}
-    given = arguments(tmp_path, max_steps=8)
-    before = trained(BertForSequenceClassification, dataset, given, **options)
+    args = arguments(tmp_path, max_steps=8)
+    before = trained(BertForSequenceClassification, dataset, args, **options)
     with quadrat.patch_transformers():
-        inside = trained(BertForSequenceClassification, dataset, given, **options)
+        inside = trained(BertForSequenceClassification, dataset, args, **options)
     for trainer, module in ((before, transformers), (inside, quadrat)):
         if with_tokenizer:
             assert type(trainer.data_collator) is module.DataCollatorWithPadding
@@ -87,8 +87,8 @@ def test_same_losses_by_length(given_lengths, tmp_path):
     def run():
         set_seed(1)
         collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-        given = arguments(tmp_path, **options)
-        trainer = trained(BertForSequenceClassification, dataset, given, data_collator=collator)
+        args = arguments(tmp_path, **options)
+        trainer = trained(BertForSequenceClassification, dataset, args, data_collator=collator)
         loader = trainer.get_train_dataloader()
         return trainer.losses, type(trainer._get_train_sampler()), [batch["input_ids"].shape for batch in loader]
 
@@ -128,13 +128,13 @@ def run(folder: Any, *, workers: int = 0, stop: int | None = None, resume: bool 
         make_masking_tokenizer(), rng="philox", seed=11, mlm_probability=0.4
     )
     callbacks = [quadrat.SetEpochCallback()] if callback is True else [callback] if callback else []
-    given = arguments(
+    args = arguments(
         folder, num_train_epochs=2, per_device_train_batch_size=BATCH, dataloader_num_workers=workers,
         dataloader_persistent_workers=workers > 0, save_strategy="steps", save_steps=stop or 1000,
     )  # fmt: skip
     trainer = Recording(
         model=tiny(BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
-        args=given,
+        args=args,
         train_dataset=dataset(),
         data_collator=collator,
         callbacks=callbacks + ([Stop(stop)] if stop else []),
@@ -219,15 +219,17 @@ class Later(TrainerCallback):
 SETS_EPOCHS = {"none": [], "usual": [lambda collator: quadrat.SetEpochCallback()], "later": [Later]}
 
 
-def said_of_epochs(folder: Any, *, sets: str = "none", cls: Any = Trainer, rows: Any = None, **given: Any) -> list[str]:
+def said_of_epochs(
+    folder: Any, *, sets: str = "none", cls: Any = Trainer, rows: Any = None, **overrides: Any
+) -> list[str]:
     """Warnings, those of workers too, in a training by counter, with an evaluation in between."""
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox")
     evaluated = dataset()[:BATCH]
     for _ in range(3):
         collator(evaluated)
     with (folder / "said").open("w+") as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warnings, "showwarning", lambda said, *_: print(said, file=file, flush=True))
-        options = {"eval_strategy": "steps", "eval_steps": 2, "per_device_train_batch_size": BATCH, **given}
+        patch.setattr(warnings, "showwarning", lambda warning, *_: print(warning, file=file, flush=True))
+        options = {"eval_strategy": "steps", "eval_steps": 2, "per_device_train_batch_size": BATCH, **overrides}
         trainer = cls(
             model=tiny(BertForMaskedLM),
             args=arguments(folder, **options),
@@ -246,18 +248,18 @@ def said_of_epochs(folder: Any, *, sets: str = "none", cls: Any = Trainer, rows:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("cls", "sets"), [(Trainer, "none"), (Losses, "none"), (Trainer, "usual"), (Trainer, "later")])
 def test_masks_that_repeat_are_said_once(cls: Any, sets: str, workers: int, tmp_path: Any) -> None:
-    said = functools.partial(said_of_epochs, tmp_path, sets=sets, cls=cls, dataloader_num_workers=workers)
+    messages_of = functools.partial(said_of_epochs, tmp_path, sets=sets, cls=cls, dataloader_num_workers=workers)
     if sets != "none":
-        assert said(num_train_epochs=2) == []
+        assert messages_of(num_train_epochs=2) == []
         return
-    (once,) = said(num_train_epochs=2)
+    (once,) = messages_of(num_train_epochs=2)
     assert "masked alike in all 2 epochs" in once
-    assert said(num_train_epochs=1) == []
+    assert messages_of(num_train_epochs=1) == []
 
 
 def test_masks_of_streams_that_repeat(tmp_path: Any) -> None:
-    (said,) = said_of_epochs(tmp_path, rows=Torch(dataset()[: 3 * BATCH]), max_steps=6)
-    assert "masked alike in each epoch" in said
+    (message,) = said_of_epochs(tmp_path, rows=Torch(dataset()[: 3 * BATCH]), max_steps=6)
+    assert "masked alike in each epoch" in message
     assert said_of_epochs(tmp_path, rows=Torch(dataset()[: 3 * BATCH]), max_steps=3) == []
 
 
@@ -265,5 +267,5 @@ def test_masks_that_repeat_with_workers_that_are_spawned(tmp_path: Any, monkeypa
     """As they are by default, but on Linux before Python 3.14: the process of the Trainer warns."""
     loader = functools.partial(torch.utils.data.DataLoader, multiprocessing_context="spawn")
     monkeypatch.setattr(transformers.trainer, "DataLoader", loader)
-    (said,) = said_of_epochs(tmp_path, num_train_epochs=2, dataloader_num_workers=1, eval_strategy="no")
-    assert "masked alike in all 2 epochs" in said
+    (message,) = said_of_epochs(tmp_path, num_train_epochs=2, dataloader_num_workers=1, eval_strategy="no")
+    assert "masked alike in all 2 epochs" in message

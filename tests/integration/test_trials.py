@@ -55,15 +55,17 @@ if HAS_TRL:
 
 def codes_of(thing):
     """The code of a function, or of all functions that a class defines."""
-    functions = [getattr(one, "__func__", one) for one in (vars(thing).values() if inspect.isclass(thing) else [thing])]
-    codes = [getattr(one, "__code__", None) for one in functions]
+    functions = [
+        getattr(member, "__func__", member) for member in (vars(thing).values() if inspect.isclass(thing) else [thing])
+    ]
+    codes = [getattr(function, "__code__", None) for function in functions]
     return {id(code): code for code in codes if isinstance(code, CodeType)}
 
 
 @contextlib.contextmanager
 def looking_for_twins():
     """Notes the calls of what patches put in the place of other code, from before they do."""
-    seen, found = {}, []
+    seen, names = {}, []
 
     def look(frame, event, _):
         if event == "call":
@@ -73,32 +75,32 @@ def looking_for_twins():
     try:
         with everything_patched():
             twins = [codes_of(swap.twin) for switch in SWITCHES for swap in switch._swaps]
-            yield found
+            yield names
     finally:
         sys.setprofile(None)
     twins.append(codes_of(Collator))
-    found += [code.co_name for codes in twins for key, code in codes.items() if key in seen]
+    names += [code.co_name for codes in twins for key, code in codes.items() if key in seen]
 
 
 @pytest.mark.parametrize(
-    "trial", TRIALS, ids=[" ".join(getattr(part, "__name__", str(part)) for part in one) for one in TRIALS]
+    "trial", TRIALS, ids=[" ".join(getattr(part, "__name__", str(part)) for part in trial) for trial in TRIALS]
 )
 def test_a_trial_runs_the_original_code(trial):
     trial, *arguments = trial
     with everything_patched():  # which loads what is loaded once
         expected = trial(*arguments)
     getattr(trial, "cache_clear", lambda: None)()
-    with looking_for_twins() as found:
+    with looking_for_twins() as names:
         answer = trial(*arguments)
-    assert found == []
+    assert names == []
     assert answer == expected
 
 
 def test_a_call_through_a_patch_is_found():
     dataset = datasets.Dataset.from_dict({"a": [1]})
-    with looking_for_twins() as found:
+    with looking_for_twins() as names:
         dataset.__getitems__([0])
-    assert found == ["_getitems"]
+    assert names == ["_getitems"]
 
 
 FIRST_STREAM = """

@@ -122,8 +122,8 @@ def preference_rows(draw: Any, name: str) -> list[dict[str, Any]]:
             columns[column] = draw(row_columns(lengths, form, element))
     for column in NUMBERS[name]:
         if column == "label" or draw(st.booleans()):
-            one = st.booleans() if column == "label" else st.floats(-9, 9) | st.integers(-9, 9)
-            columns[column] = draw(st.lists(one, min_size=count, max_size=count))
+            number = st.booleans() if column == "label" else st.floats(-9, 9) | st.integers(-9, 9)
+            columns[column] = draw(st.lists(number, min_size=count, max_size=count))
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if draw(st.integers(0, 19)) == 0:
         rows[-1].pop(draw(st.sampled_from(list(columns))))
@@ -149,15 +149,15 @@ def test_preferences(name, data, options, change):
 def tensors(draw: Any) -> list[torch.Tensor]:
     dtype = draw(st.sampled_from([torch.int64, torch.int64, torch.int32, torch.float32, torch.bool, torch.float16]))
     trailing = draw(st.sampled_from([(), (), (3,), (2, 2), (0,)]))
-    made = []
+    rows = []
     for length in draw(st.lists(st.integers(0, 6), min_size=1, max_size=4)):
         alike = draw(st.integers(0, 9)) > 0
         rest = trailing if alike else [draw(st.integers(0, 4)) for _ in trailing]
         tensor = torch.randint(-9, 9, (length, *rest)).to(dtype if draw(st.integers(0, 19)) else torch.float64)
         if draw(st.integers(0, 19)) == 0:
             tensor = tensor.repeat_interleave(2, 0)[::2]
-        made.append(tensor.requires_grad_() if tensor.is_floating_point() and draw(st.integers(0, 19)) == 0 else tensor)
-    return made
+        rows.append(tensor.requires_grad_() if tensor.is_floating_point() and draw(st.integers(0, 19)) == 0 else tensor)
+    return rows
 
 
 VALUES = st.sampled_from([0, 0, 1, -100, 2**40, 2**70, 1.5, float("-inf"), 1e300, True, None])
@@ -168,8 +168,8 @@ VALUES = st.sampled_from([0, 0, 1, -100, 2**40, 2**70, 1.5, float("-inf"), 1e300
 @given(tensors(), VALUES, st.sampled_from(["right", "left", "middle"]), MULTIPLES)
 def test_pad(rows, value, side, multiple):
     options = {"padding_value": value, "padding_side": side, "pad_to_multiple_of": multiple}
-    expected = outcome(lambda given: ours.padding.Original(given, **options), rows)
-    got = outcome(lambda given: ours.pad(given, **options), rows)
+    expected = outcome(lambda values: ours.padding.Original(values, **options), rows)
+    got = outcome(lambda values: ours.pad(values, **options), rows)
     assert_same_outcome(expected, got)
     if expected[0] == "returned":
         assert got[1].requires_grad == expected[1].requires_grad
@@ -194,9 +194,9 @@ def test_rows_that_fall_back_name_trl(caplog):
     quadrat.stats(reset=True)
     with caplog.at_level("WARNING", logger="quadrat"):
         collator([{"input_ids": [1, 2]}, {"input_ids": [0.5]}])
-    (said,) = caplog.messages
-    assert said.startswith("DataCollatorForLanguageModeling: fell back to TRL: column 'input_ids' is not made of")
-    assert said in quadrat.stats(reset=True).causes
+    (message,) = caplog.messages
+    assert message.startswith("DataCollatorForLanguageModeling: fell back to TRL: column 'input_ids' is not made of")
+    assert message in quadrat.stats(reset=True).causes
 
 
 def rows_of(name: str, count: int = 5) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ def test_padding_is_one_sequence(packed):
     collator = ours.sft.DataCollatorForLanguageModeling(**options, padding_is_one_sequence=True)
     for _ in range(2):
         batch = collator(rows)
-        assert {name: getattr(value, "tolist", lambda one=value: one)() for name, value in batch.items()} == {
+        assert {name: getattr(value, "tolist", lambda value=value: value)() for name, value in batch.items()} == {
             "input_ids": [[5, 6, 7, 8, 9, 0, 0, 0]],
             "labels": [[-100, 6, 7, -100, 9, -100, -100, -100]],
             "position_ids": [[0, 1, 2, 0, 1, 0, 1, 2]],
@@ -292,9 +292,9 @@ def test_labels_in_a_later_row_only():
 
 def test_errors_are_those_of_trl():
     reference, collator = both("sft", pad_token_id=0)
-    expected, got = (outcome(one, [{"text": "words"}]) for one in (reference, collator))
-    said = "column 'input_ids' is missing in row 0, which has ['text']; let the trainer prepare the dat"
-    assert check_error(expected[1], got, []).startswith(said)
+    expected, got = (outcome(call, [{"text": "words"}]) for call in (reference, collator))
+    message = "column 'input_ids' is missing in row 0, which has ['text']; let the trainer prepare the dat"
+    assert check_error(expected[1], got, []).startswith(message)
 
 
 @needs_bounds

@@ -171,14 +171,16 @@ def blocks_left():
     return [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
 
 
-@pytest.mark.parametrize("said", [True, False], ids=["said", "found out"])
+@pytest.mark.parametrize("forecast", [True, False], ids=["said", "found out"])
 @pytest.mark.usefixtures("strategy")
-def test_no_room_is_said_and_nothing_left(said, monkeypatch):
+def test_no_room_is_said_and_nothing_left(forecast, monkeypatch):
     """Also where the room was there when the system was asked, and is taken since."""
     state = os.statvfs("/dev/shm")
     size = state.f_blocks * state.f_frsize + (1 << 30)  # more than the file system has in all
-    message = r"^a batch of [\d,]+ bytes does not fit into shared memory: [\d,]+ are left" if said else "No space left"
-    if not said:
+    message = (
+        r"^a batch of [\d,]+ bytes does not fit into shared memory: [\d,]+ are left" if forecast else "No space left"
+    )
+    if not forecast:
         monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((4096, 4096, *[0] * 8)))
     with pytest.raises(RuntimeError, match=message):
         _core.allocate_batch(sharing(EXCHANGE), True, [((size,), KINDS.index("int8"))])

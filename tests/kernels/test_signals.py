@@ -126,6 +126,6 @@ def test_ends_at_ctrl_c():
         assert process.stdout.readline() == "begins\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=15)
     assert process.returncode == -signal.SIGINT
-    assert said.endswith("KeyboardInterrupt\n")
+    assert errors.endswith("KeyboardInterrupt\n")

@@ -199,8 +199,8 @@ class Call:
         return _core.permutation_mask(*generators, contexts, special, mask_id, rows, width, flags, *addresses)
 
     def arrays(self):
-        assert all(one.intact() for one in self.out.values())
-        return {name: one.array for name, one in self.out.items()}
+        assert all(out.intact() for out in self.out.values())
+        return {name: out.array for name, out in self.out.items()}
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -74,10 +74,10 @@ def test_frequencies(framework: str, p: float, mask: float, random: float) -> No
     # A random token may be the mask, or the token that was there.
     became = np.bincount(ids[masked], minlength=len(MASK_VOCABULARY))
     assert len(became) == len(MASK_VOCABULARY)
-    one = random / len(MASK_VOCABULARY)
+    share = random / len(MASK_VOCABULARY)
     others = np.delete(became, [MASK_ID, ID])
-    kept, rest = 1 - mask - random + one, one * len(others)
-    assert chi_square([became[MASK_ID], became[ID], others.sum()], [mask + one, kept, rest]) < critical(2)
+    kept, rest = 1 - mask - random + share, share * len(others)
+    assert chi_square([became[MASK_ID], became[ID], others.sum()], [mask + share, kept, rest]) < critical(2)
     assert chi_square(others, np.full(len(others), 1 / len(others))) < critical(len(others) - 1)
 
 

@@ -103,7 +103,7 @@ def test_each_row_is_masked_as_if_alone(
         if row_key is not None:
             feature["idx"] = key
         if special == "column":
-            feature["special_tokens_mask"] = [int(one) for one in flag]
+            feature["special_tokens_mask"] = [int(bit) for bit in flag]
     before, states = frozen(features), generator_states()
     for _ in range(2):  # decided on, then by recipe
         batch = collator(features)
@@ -200,13 +200,13 @@ def test_batches_that_take_no_fast_path(side: str, row_key: str | None) -> None:
     for framework in ("pt", "np"):
         check(make(tokenizer(cls=PadsInItsOwnWay), return_tensors=framework, **options), usual.__contains__)
         for flat in (False, True):
-            own = make(tokenizer(cls=OwnSpecialTokens), return_tensors=framework, padding_free=flat, **options)
-            check(own, lambda token: token % 7 == 0)
+            own_collator = make(tokenizer(cls=OwnSpecialTokens), return_tensors=framework, padding_free=flat, **options)
+            check(own_collator, lambda token: token % 7 == 0)
     halves = Halves(tokenizer(), rng="philox", mlm_probability=0.4, **options)
     check(halves, lambda token: token % 2)
     further = make(tokenizer(cls=PadsInItsOwnWay), pad_values={"more": 0.5}, **options)
     with pytest.raises(ValueError, match="pads in its own way"):
-        further([{**one, "more": [1.5]} for one in features])
+        further([{**feature, "more": [1.5]} for feature in features])
 
 
 def test_not_masked_not_drawn() -> None:

@@ -103,7 +103,7 @@ def test_found_out_before_results_are_used(cls):
     model = tiny_of(cls, DECODER)
     reference = copy.deepcopy(model)
     with remove_padding(model) as removed, torch.no_grad():
-        for place, batch in enumerate(batch_of(*one) for one in BATCHES):
+        for place, batch in enumerate(batch_of(*layout) for layout in BATCHES):
             before = removed.removed
             assert_same(reference(**batch), model(**batch), batch["attention_mask"])
             assert (removed.removed == before) == (place in LEFT[cls]), place

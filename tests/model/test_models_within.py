@@ -32,15 +32,15 @@ def test_encoder_decoder(name, left):
     batch = padded_batch(5, 12, left=left)
     batch["labels"] = torch.randint(5, VOCABULARY, (5, 7), generator=torch.Generator().manual_seed(1))
     with remove_padding(model) as removed:
-        for one in (reference, model):
-            one.train()
-            output = one(**batch, use_cache=False)
+        for module in (reference, model):
+            module.train()
+            output = module(**batch, use_cache=False)
             output.loss.backward()
         assert way(removed) != "left"
         assert_same_gradients(reference, model, 1e-6 if name.startswith("T5") else 1e-9)
         expected, got = reference(**batch), model(**batch)
-        for one in (expected, got):
-            one.encoder_last_hidden_state = one.encoder_last_hidden_state[batch["attention_mask"] != 0]
+        for result in (expected, got):
+            result.encoder_last_hidden_state = result.encoder_last_hidden_state[batch["attention_mask"] != 0]
         for (key, value), (_, other) in zip(leaves(expected), leaves(got), strict=True):
             torch.testing.assert_close(other, value, rtol=1e-6, atol=1e-9, msg=key)
         model.eval()
@@ -53,9 +53,9 @@ def test_encoder_decoder(name, left):
 def assert_trains_the_same(reference, model, batch):
     mask = batch["attention_mask"]
     with remove_padding(model) as removed:
-        for one in (reference, model):
-            one.train()
-            one(**batch).loss.backward()
+        for module in (reference, model):
+            module.train()
+            module(**batch).loss.backward()
         assert removed.removed, str(removed)
         expected, got = reference(**batch), model(**batch)
         torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)

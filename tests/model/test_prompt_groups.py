@@ -59,7 +59,7 @@ def trainer_of(name, folder, **options):
 
 
 def weights(trainer):
-    return {name: one.detach().clone() for name, one in trainer.model.named_parameters()}
+    return {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
 
 
 def fewest_tokens(batches):

@@ -104,8 +104,8 @@ def test_random_batches(name, data):
     reference, model, removed = models(name)
     real, args, arguments = data.draw(calls(name))
     if arguments.get("output_attentions"):
-        for one in (reference, model):
-            one.set_attn_implementation("eager")
+        for module in (reference, model):
+            module.set_attn_implementation("eager")
     copies = [copy.deepcopy(arguments) for _ in range(2)]
     before = removed.removed
     try:
@@ -120,18 +120,18 @@ def test_random_batches(name, data):
     model.set_attn_implementation("sdpa")
     if arguments.get("return_dict") is False:
         # Without a cache where none is asked for.
-        expected = tuple(one for one in expected if isinstance(one, torch.Tensor) or type(one) is tuple)
-        got = tuple(one for one in got if isinstance(one, torch.Tensor) or type(one) is tuple)
+        expected = tuple(value for value in expected if isinstance(value, torch.Tensor) or type(value) is tuple)
+        got = tuple(value for value in got if isinstance(value, torch.Tensor) or type(value) is tuple)
     assert_same(expected, got, real, 1e-10, zeros=removed.removed > before and way(removed) == "flat")
     for key, value in arguments.items():
         if isinstance(value, torch.Tensor):
             assert torch.equal(copies[1][key], value), key
-    for one, output in ((reference, expected), (model, got)):
-        one.zero_grad()
+    for module, output in ((reference, expected), (model, got)):
+        module.zero_grad()
         loss = output[0] if arguments.get("return_dict") is False else getattr(output, "loss", None)
         if "labels" in arguments and loss.requires_grad and loss.isfinite():
             loss.backward()
-    if any(one.grad is not None and one.grad.any() for one in reference.parameters()):
+    if any(parameter.grad is not None and parameter.grad.any() for parameter in reference.parameters()):
         assert_same_gradients(reference, model, 1e-8)
 
 

@@ -88,13 +88,15 @@ def test_pipelines(task):
         removed = remove_padding(texts_to) if removes else None
         outputs.append(texts_to(texts))
     assert removed.removed
-    expected, got = ([one for row in rows for one in (row if isinstance(row, list) else [row])] for rows in outputs)
-    for one, other in zip(expected, got, strict=True):
-        if isinstance(one, dict):
-            assert one | {"score": 0} == other | {"score": 0}
-            assert other["score"] == pytest.approx(one["score"], abs=1e-6)
+    expected, got = (
+        [output for row in rows for output in (row if isinstance(row, list) else [row])] for rows in outputs
+    )
+    for output, other in zip(expected, got, strict=True):
+        if isinstance(output, dict):
+            assert output | {"score": 0} == other | {"score": 0}
+            assert other["score"] == pytest.approx(output["score"], abs=1e-6)
         else:  # outputs of padding are part of this pipeline's outputs
-            torch.testing.assert_close(torch.tensor(other)[:1], torch.tensor(one)[:1], rtol=0, atol=1e-6)
+            torch.testing.assert_close(torch.tensor(other)[:1], torch.tensor(output)[:1], rtol=0, atol=1e-6)
 
 
 def test_sentence_transformer(tmp_path):
@@ -112,7 +114,7 @@ def test_sentence_transformer(tmp_path):
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        tokens = Tokens(next(one for one in model.modules() if isinstance(one, transformers.PreTrainedModel)))
+        tokens = Tokens(next(part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)))
         args = sentence_transformers.SentenceTransformerTrainingArguments(str(tmp_path), **QUIET)
         loss = MultipleNegativesRankingLoss(model)
         trainer = sentence_transformers.SentenceTransformerTrainer(model, args, train_dataset=data, loss=loss)

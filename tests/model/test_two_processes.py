@@ -15,9 +15,9 @@ pytestmark = pytest.mark.slow
 )
 def test_two_processes(way, tmp_path):
     saved = in_two(sharded, tmp_path, way)
-    for one in saved:
-        assert max(differences(one["expected"], one["got"])) <= 1e-12
-        assert one["removed"]
+    for result in saved:
+        assert max(differences(result["expected"], result["got"])) <= 1e-12
+        assert result["removed"]
     assert max(differences(saved[0]["got"], saved[1]["got"])) == 0
 
 
@@ -26,8 +26,8 @@ def test_groups_of_prompts(name, tmp_path):
     """Each process keeps its rows: it puts its own of one prompt together."""
     pytest.importorskip("trl", reason="TRL is not installed")
     saved = in_two(groups, tmp_path, name)
-    for one in saved:
-        assert max(differences(one["expected"], one["got"])) <= 1e-7
-        assert one["shared"] > 0
-        assert "the rows of one prompt together" in one["says"]
+    for result in saved:
+        assert max(differences(result["expected"], result["got"])) <= 1e-7
+        assert result["shared"] > 0
+        assert "the rows of one prompt together" in result["says"]
     assert max(differences(saved[0]["got"], saved[1]["got"])) == 0

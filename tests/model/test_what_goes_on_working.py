@@ -61,7 +61,7 @@ def test_a_copy_computes_with_its_own_weights(duplicate, proven, model, referenc
         changed(changed(model))
         assert_same(other(**batch), twin(**batch), mask)
         twin(**batch).loss.backward()
-        assert all(one.grad is None for one in model.parameters())
+        assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_saved_and_loaded(model, reference, batch, tmp_path):
@@ -124,13 +124,13 @@ def test_weights_get_gradients_under_autocast(model, reference, batch):
     """The proof computes without gradients: the weights that autocast then keeps would have none."""
     reference, model = reference.float(), model.float()
     with remove_padding(model) as removed:
-        for one in (reference, model):
-            one.train()
+        for module in (reference, model):
+            module.train()
             with torch.autocast("cpu", torch.bfloat16):
-                loss = one(**batch).loss
+                loss = module(**batch).loss
             loss.backward()
     assert removed.removed
-    assert all(one.grad is not None and one.grad.any() for one in model.parameters())
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
     assert_same_gradients(reference, model, 0.05)
 
 
@@ -145,8 +145,8 @@ def test_hooks_of_users_get_padded_tensors(later, model, reference, batch):
         before(module, args, kwargs)
         shapes.append(output[0].shape)
 
-    def add(one):
-        backbone = one.model
+    def add(module):
+        backbone = module.model
         backbone.register_forward_pre_hook(before, with_kwargs=True)
         backbone.register_forward_hook(after, with_kwargs=True)
         backbone.register_forward_hook(after, with_kwargs=True, prepend=True)
@@ -164,7 +164,7 @@ def test_hooks_of_users_get_padded_tensors(later, model, reference, batch):
             shapes.clear()
             counted = removed.removed
             model.model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-            assert all(one in expected for one in shapes)  # of the proof, too
+            assert all(shape in expected for shape in shapes)  # of the proof, too
             assert shapes == expected or not again
             assert removed.removed > counted or not again
 
@@ -181,7 +181,7 @@ def test_threads(model, reference):
 
     with remove_padding(model) as first, remove_padding(other) as second:
         together(*[functools.partial(run, batch) for batch in batches])
-    assert first.removed == second.removed == 4 * sum(int((one["attention_mask"] == 0).sum()) for one in batches)
+    assert first.removed == second.removed == 4 * sum(int((batch["attention_mask"] == 0).sum()) for batch in batches)
 
 
 @pytest.mark.parametrize("place", ["model", "lm_head"])
@@ -205,14 +205,14 @@ def test_after_an_interrupt(place, model, reference):
     module = model.lm_head if place == "lm_head" else model.model.layers[1].mlp
     module.register_forward_hook(interrupt)
     with remove_padding(model), remove_padding(other), torch.no_grad():
-        for one, expected, arguments in calls:
+        for target, expected, arguments in calls:
             model(**batch)
             other(**batch)
             interrupts.append(1)
             with pytest.raises(KeyboardInterrupt):
                 model(**batch)
             interrupts.clear()
-            assert_same(expected(**arguments), one(**arguments), arguments["attention_mask"])
+            assert_same(expected(**arguments), target(**arguments), arguments["attention_mask"])
 
 
 def test_the_proof_leaves_no_trace(batch):
@@ -226,8 +226,8 @@ def test_the_proof_leaves_no_trace(batch):
     inputs, state = copy.deepcopy(batch), torch.get_rng_state()
     with remove_padding(model):
         short = {name: value[:, :4] for name, value in batch.items()}
-        for one in (batch, short, with_labels(padded_batch(5, 9, left=True)), short):
-            assert_same(reference(**one), model(**one), one["attention_mask"])
+        for arguments in (batch, short, with_labels(padded_batch(5, 9, left=True)), short):
+            assert_same(reference(**arguments), model(**arguments), arguments["attention_mask"])
     assert torch.equal(state, torch.get_rng_state())
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(batch[name], inputs[name]) for name in batch)
@@ -281,13 +281,13 @@ def test_losses_of_experts(logits, batch):
     options = DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": logits}
     model, reference = (tiny_of(MixtralForCausalLM, options) for _ in range(2))
     with remove_padding(model):
-        for one in (reference, model):
-            one(**batch).loss.backward()
+        for module in (reference, model):
+            module(**batch).loss.backward()
         expected, got = reference(**batch), model(**batch)
         torch.testing.assert_close(got.loss, expected.loss, rtol=1e-6, atol=0)
         if logits:
             torch.testing.assert_close(got.aux_loss, expected.aux_loss, rtol=1e-6, atol=0)
-            assert [one.shape for one in got.router_logits] == [one.shape for one in expected.router_logits]
+            assert [tensor.shape for tensor in got.router_logits] == [tensor.shape for tensor in expected.router_logits]
     assert_same_gradients(reference, model)
 
 

@@ -56,9 +56,9 @@ def plan_batches(
     for number, first in enumerate(range(0, len(order), window)):
         rows = sorted(order[first : first + window], key=lambda row: -lengths[row])
         for row in rows if number % 2 == 0 else reversed(rows):
-            more = [*batches[-1], row] if batches else []
-            if 0 < len(more) <= most_rows and _cost([lengths[i] for i in more], multiple_of, padded) <= tokens:
-                batches[-1] = more
+            batch = [*batches[-1], row] if batches else []
+            if 0 < len(batch) <= most_rows and _cost([lengths[i] for i in batch], multiple_of, padded) <= tokens:
+                batches[-1] = batch
             else:
                 batches.append([row])
     return batches
@@ -83,32 +83,32 @@ def balance_batches(
         return _cost([lengths[row] for row in batch], budget[2], budget[3])
 
     def costliest_first() -> list[int]:
-        return sorted(range(len(made)), key=lambda number: -cost(made[number]))
+        return sorted(range(len(parts)), key=lambda number: -cost(parts[number]))
 
-    made = list(batches)
+    parts = list(batches)
     numbers = costliest_first()
-    missing = steps * ranks - len(made)
+    missing = steps * ranks - len(parts)
     if missing <= 0:
         numbers = numbers[: steps * ranks]
     else:
-        pool = numbers[::-1][: len(made) % ranks + missing // ranks * ranks]
+        pool = numbers[::-1][: len(parts) % ranks + missing // ranks * ranks]
         for _ in range(missing):
-            splitting = [number for number in pool if len(made[number]) > 1]
+            splitting = [number for number in pool if len(parts[number]) > 1]
             if not splitting:
-                splitting = [number for number in numbers if number not in pool and len(made[number]) > 1][-1:]
+                splitting = [number for number in numbers if number not in pool and len(parts[number]) > 1][-1:]
                 pool += splitting
             if splitting:
-                number = max(splitting, key=lambda number: (cost(made[number]), -number))
-                middle = (len(made[number]) + 1) // 2
-                pool.append(len(made))
-                made.append(made[number][middle:])
-                made[number] = made[number][:middle]
+                number = max(splitting, key=lambda number: (cost(parts[number]), -number))
+                middle = (len(parts[number]) + 1) // 2
+                pool.append(len(parts))
+                parts.append(parts[number][middle:])
+                parts[number] = parts[number][:middle]
         numbers = costliest_first()
         numbers += [numbers[-1 - i % len(numbers)] for i in range(steps * ranks - len(numbers))]
     place = {row: i for i, row in enumerate(row for batch in batches for row in batch)}
     made_steps = [numbers[first : first + ranks] for first in range(0, len(numbers), ranks)]
     if step_order is None:
-        made_steps.sort(key=lambda step: min(place[made[number][0]] for number in step))
+        made_steps.sort(key=lambda step: min(place[parts[number][0]] for number in step))
     else:
         made_steps = [made_steps[step] for step in step_order]
-    return [[made[step[(rank - t) % ranks]] for rank in range(ranks)] for t, step in enumerate(made_steps)]
+    return [[parts[step[(rank - t) % ranks]] for rank in range(ranks)] for t, step in enumerate(made_steps)]

@@ -38,8 +38,8 @@ def _philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
     """Four words of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011), from the definition."""
     c, k = list(counter), list(key)
     for _ in range(10):
-        one, two = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [two >> 32 ^ c[1] ^ k[0], two & 0xFFFFFFFF, one >> 32 ^ c[3] ^ k[1], one & 0xFFFFFFFF]
+        first, second = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [second >> 32 ^ c[1] ^ k[0], second & 0xFFFFFFFF, first >> 32 ^ c[3] ^ k[1], first & 0xFFFFFFFF]
         k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return c
 

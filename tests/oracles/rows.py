@@ -77,10 +77,10 @@ def mask_layout(mask: Array) -> tuple[list[int], list[int], int]:
     """The places of the flattened `mask`, `[rows, width]`, that are not 0, where rows begin, and the longest row."""
     indices, bounds, longest = [], [0], 0
     for row, kept in enumerate(mask):
-        found = [row * mask.shape[1] + position for position, keep in enumerate(kept) if keep]
-        indices += found
+        places = [row * mask.shape[1] + position for position, keep in enumerate(kept) if keep]
+        indices += places
         bounds.append(len(indices))
-        longest = max(longest, len(found))
+        longest = max(longest, len(places))
     return indices, bounds, longest
 
 

@@ -50,8 +50,10 @@ def function_in(code, name, end):
 def compared(path):
     """The oracles that a test file calls, if it has a property test."""
     tests = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
-    given = [test for test in tests if any("given(" in ast.unparse(one) for one in test.decorator_list)]
-    return {*attributes_of(path, "oracles")} if any(test.name.startswith("test_") for test in given) else set()
+    property_tests = [
+        test for test in tests if any("given(" in ast.unparse(decorator) for decorator in test.decorator_list)
+    ]
+    return {*attributes_of(path, "oracles")} if any(test.name.startswith("test_") for test in property_tests) else set()
 
 
 @pytest.mark.parametrize("kernel", public_kernels())
@@ -67,8 +69,8 @@ def test_no_kernel_lacks_a_twin(kernel):
 def cuda_kernels():
     """The kernels of each header in csrc/cuda that defines one."""
     definition = re.compile(r"^__global__ void (?:[A-Z_]+ )?(\w+)\(", re.MULTILINE)
-    found = {path.stem: definition.findall(path.read_text()) for path in CUDA.glob("*.cuh")}
-    return {name: kernels for name, kernels in found.items() if kernels}
+    headers = {path.stem: definition.findall(path.read_text()) for path in CUDA.glob("*.cuh")}
+    return {name: kernels for name, kernels in headers.items() if kernels}
 
 
 def launches_of(path):
@@ -162,8 +164,8 @@ def test_only_these_modules_handle(names, modules):
     handling = []
     for path in MODULES:
         nodes = list(ast.walk(ast.parse((PACKAGE / path).read_text())))
-        found = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        found |= {node.id for node in nodes if isinstance(node, ast.Name)}
-        if found & names:
+        identifiers = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        identifiers |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        if identifiers & names:
             handling.append(str(path))
     assert handling == modules

@@ -38,17 +38,17 @@ for wrong in (
 
 
 def test_the_same_without_asserts() -> None:
-    said = []
+    outputs = []
     for flags in ([], ["-O"]):
-        said.append(python(*flags, "-c", CODE).splitlines())
-    (first, *expected), (other, *got) = said
+        outputs.append(python(*flags, "-c", CODE).splitlines())
+    (first, *expected), (other, *got) = outputs
     assert (first, other) == ("True", "False")
     assert got == expected
     assert got.count("OverflowError") == 6
 
 
 def test_asserts_have_no_effects() -> None:
-    found = []
+    places = []
     for path in sorted(SOURCES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assert):
@@ -57,5 +57,5 @@ def test_asserts_have_no_effects() -> None:
                     if isinstance(inner, (ast.NamedExpr, ast.Await)) or (
                         isinstance(inner, ast.Call) and name not in PURE
                     ):
-                        found.append(f"{path.relative_to(SOURCES)}:{node.lineno}")
-    assert not found
+                        places.append(f"{path.relative_to(SOURCES)}:{node.lineno}")
+    assert not places

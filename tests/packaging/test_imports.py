@@ -184,9 +184,9 @@ def test_stubs_give_names_as_they_are():
     """`import x as x` is what makes a name public for type checkers."""
     for package in PUBLIC:
         stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
-        names = [one for node in stub.body if isinstance(node, ast.ImportFrom) for one in node.names]
+        names = [alias for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
         assert names
-        assert all(one.name == one.asname for one in names)
+        assert all(alias.name == alias.asname for alias in names)
 
 
 def test_names_of_modules_are_found_for_those_who_look_at_the_top():

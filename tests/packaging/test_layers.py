@@ -70,10 +70,10 @@ def imports_of(source: str) -> Iterator[str]:
                     yield alias.name.removeprefix("quadrat.")
                 assert not alias.name.startswith("quadrat") or alias.asname is None, "quadrat goes by its name"
         elif isinstance(node, ast.Name) and node.id == "quadrat":
-            name, found = "", looked_up.get(node)
-            while found is not None and f"{name}.{found.attr}".removeprefix(".") in MODULES:
-                name, found = f"{name}.{found.attr}".removeprefix("."), looked_up.get(found)
-            yield name or home_of("quadrat", "" if found is None else found.attr)
+            name, attribute = "", looked_up.get(node)
+            while attribute is not None and f"{name}.{attribute.attr}".removeprefix(".") in MODULES:
+                name, attribute = f"{name}.{attribute.attr}".removeprefix("."), looked_up.get(attribute)
+            yield name or home_of("quadrat", "" if attribute is None else attribute.attr)
 
 
 GRAPH = {
@@ -110,12 +110,12 @@ def test_imports_close_no_circle() -> None:
 
 def test_what_is_loaded_by_name_is_known() -> None:
     """Public names, the kernels that not every build has, and packages of others; the tests above see all else."""
-    calling, found = {"import_module", "__import__"}, []
+    calling, modules = {"import_module", "__import__"}, []
     for path in PATHS:
         nodes = ast.walk(ast.parse(path.read_text()))
         if calling & {getattr(node, "attr", getattr(node, "id", None)) for node in nodes}:
-            found.append(name_of(path))
-    assert found == ["_names", "installed.originals", "integration.patch", "model.attention", "support.gpu"]
+            modules.append(name_of(path))
+    assert modules == ["_names", "installed.originals", "integration.patch", "model.attention", "support.gpu"]
 
 
 def test_the_package_itself_imports_only_its_version_and_its_names() -> None:
@@ -129,12 +129,12 @@ def test_the_package_itself_imports_only_its_version_and_its_names() -> None:
 def test_the_oracles_need_numpy_only() -> None:
     known = {"__future__", "collections", "collections.abc", "heapq", "itertools", "math", "typing"}
     known |= {"numpy", "numpy.typing"}
-    found = set()
+    modules = set()
     for path in (PACKAGE.parents[1] / "tests/oracles").glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
-        found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-        found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert {name for name in found - known if not name.startswith("oracles.")} == set()
+        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name for name in modules - known if not name.startswith("oracles.")} == set()
 
 
 def test_who_loads_a_public_name_by_its_name_is_known() -> None:

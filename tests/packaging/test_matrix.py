@@ -31,10 +31,10 @@ def test_table(numbers, row, status, tmp_path, capsys):
         (tmp_path / "5.6.xml").write_text(REPORT.format(**numbers))
     (tmp_path / "newest.xml").write_text(good)
     assert matrix.main(str(tmp_path), "4", "5.6", "newest") == status
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].split() == ["transformers", "passed", "failed", "skipped"]
-    assert said[2] == row
-    assert len(said) == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["transformers", "passed", "failed", "skipped"]
+    assert lines[2] == row
+    assert len(lines) == 4
 
 
 def test_what_is_written_from_the_record():
@@ -47,7 +47,7 @@ def test_what_is_written_from_the_record():
 def test_the_package_asks_for_tested_versions():
     """The oldest tested version of each package is the oldest that may be installed."""
     text = (ROOT / "pyproject.toml").read_text()
-    oldest = {name: found.removesuffix(".0") for name, (found, _) in matrix.ranges(RECORD).items()}
+    oldest = {name: version.removesuffix(".0") for name, (version, _) in matrix.ranges(RECORD).items()}
     assert f'dependencies = ["numpy>={oldest["numpy"]}"]' in text
     assert f'["transformers>={oldest["transformers"]},<6", "torch>={oldest["torch"]}"]' in text
     assert f'datasets = ["datasets>={oldest["datasets"]}"]' in text

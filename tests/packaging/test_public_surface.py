@@ -58,11 +58,11 @@ def signature(function: Any) -> str:
 
 def members(kind: type) -> Iterator[str]:
     """The methods and properties that quadrat's own classes give a class."""
-    own: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "quadrat":
-            own |= vars(base)
-    for name, value in sorted(own.items()):
+            attributes |= vars(base)
+    for name, value in sorted(attributes.items()):
         if name.startswith("_") and name not in SPECIAL:
             continue
         if isinstance(value, property):

@@ -65,17 +65,21 @@ def test_bill_of_materials(wheel, tmp_path):
     (quadrat, project) = bill["metadata"]["component"], release.project()["project"]
     assert (quadrat["name"], quadrat["version"]) == ("quadrat", project["version"])
     assert quadrat["licenses"][0]["license"]["id"] == project["license"] == "Apache-2.0"
-    (dependencies,) = (one["dependsOn"] for one in bill["dependencies"] if one["ref"] == quadrat["bom-ref"])
-    components = {one["bom-ref"]: one for one in bill["components"]}
-    versions = {components[one]["name"]: components[one]["version"] for one in dependencies}
+    (dependencies,) = (entry["dependsOn"] for entry in bill["dependencies"] if entry["ref"] == quadrat["bom-ref"])
+    components = {component["bom-ref"]: component for component in bill["components"]}
+    versions = {components[reference]["name"]: components[reference]["version"] for reference in dependencies}
     for name in ("numpy", "torch", "transformers"):
         assert versions[name] == importlib.metadata.version(name)
     contained = {part["name"]: part for part in release.parts_of(wheel)}
     assert "pybind11" in contained
     for name, part in contained.items():
         assert versions[name] == part["version"]
-        (found,) = (one for one in components.values() if one["name"] == name and one["licenses"] == part["licenses"])
-        assert found["bom-ref"] in dependencies
+        (match,) = (
+            component
+            for component in components.values()
+            if component["name"] == name and component["licenses"] == part["licenses"]
+        )
+        assert match["bom-ref"] in dependencies
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum (coreutils)")
@@ -100,7 +104,7 @@ def test_each_file_that_is_missing_is_named():
     assert f"quadrat-{VERSION}-cp314-cp314t-win_amd64.whl" in whole
     assert release.missing(whole, VERSION, tags, release.PLATFORMS) == []
     for name in whole:
-        rest = [one for one in whole if one != name]
+        rest = [file for file in whole if file != name]
         (lacking,) = release.missing(rest, VERSION, tags, release.PLATFORMS)
         assert lacking.replace("*", "2_17") == name
 

@@ -22,28 +22,33 @@ Described = dict[str, Any]
 def parameters(arguments: ast.arguments) -> Parameters:
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults]
-    found = [("", one.arg, default) for one, default in zip(positional, defaults, strict=True)]
-    found += [("*", one.arg, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    found += [(kind, one.arg, None) for kind, one in (("*a", arguments.vararg), ("**", arguments.kwarg)) if one]
-    return [(kind, name, "" if default is None else ast.unparse(default)) for kind, name, default in found]
+    entries = [("", argument.arg, default) for argument, default in zip(positional, defaults, strict=True)]
+    entries += [
+        ("*", argument.arg, default)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    entries += [
+        (kind, argument.arg, None) for kind, argument in (("*a", arguments.vararg), ("**", arguments.kwarg)) if argument
+    ]
+    return [(kind, name, "" if default is None else ast.unparse(default)) for kind, name, default in entries]
 
 
 def described_by_stub(body: list[ast.stmt], inside: str = "") -> Described:
     """By dotted name, all that a stub declares; what begins with one underscore is for its own use."""
-    found: Described = {}
+    descriptions: Described = {}
     for node in body:
         if isinstance(node, ast.FunctionDef):
             name = f"{inside}{node.name}"
-            if any(ast.unparse(one) == "property" for one in node.decorator_list):
-                found[name] = "property"
+            if any(ast.unparse(decorator) == "property" for decorator in node.decorator_list):
+                descriptions[name] = "property"
             else:
-                found.setdefault(name, []).append(parameters(node.args))
+                descriptions.setdefault(name, []).append(parameters(node.args))
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            found[node.name] = [ast.unparse(base) for base in node.bases]
-            found |= described_by_stub(node.body, f"{node.name}.")
+            descriptions[node.name] = [ast.unparse(base) for base in node.bases]
+            descriptions |= described_by_stub(node.body, f"{node.name}.")
         elif isinstance(node, ast.AnnAssign):
-            found[f"{inside}{ast.unparse(node.target)}"] = "attribute"
-    return found
+            descriptions[f"{inside}{ast.unparse(node.target)}"] = "attribute"
+    return descriptions
 
 
 def described_by_docstring(function: Any) -> list[Parameters]:
@@ -56,30 +61,30 @@ def described_by_docstring(function: Any) -> list[Parameters]:
 
 
 def described_by_module(module: ModuleType | type, inside: str = "") -> Described:
-    found: Described = {}
+    descriptions: Described = {}
     for name, value in vars(module).items():
         full = f"{inside}{name}"
         if name.startswith("_") and name not in ("__version__", "__init__", "__len__", "__getitem__", "__iter__"):
             continue
         if isinstance(value, type):
-            found[name] = [base.__name__ for base in value.__bases__ if base.__module__ == module.__name__]
-            found |= described_by_module(value, f"{name}.")
+            descriptions[name] = [base.__name__ for base in value.__bases__ if base.__module__ == module.__name__]
+            descriptions |= described_by_module(value, f"{name}.")
         elif isinstance(value, property):
-            found[full] = "attribute" if value.fset else "property"
+            descriptions[full] = "attribute" if value.fset else "property"
         elif callable(value):
             signatures = described_by_docstring(value)
             if name != "__init__" or signatures:  # without, Python cannot make an instance
-                found[full] = signatures
+                descriptions[full] = signatures
         else:
-            found[full] = "attribute"
-    return found
+            descriptions[full] = "attribute"
+    return descriptions
 
 
 def test_the_stub_is_that_of_the_module() -> None:
     stub = described_by_stub(ast.parse((PACKAGE / "_core.pyi").read_text()).body)
-    found = described_by_module(_core)
-    assert sorted(stub) == sorted(found)
-    assert stub == found
+    descriptions = described_by_module(_core)
+    assert sorted(stub) == sorted(descriptions)
+    assert stub == descriptions
 
 
 def test_the_kernels_of_cuda_are_called_like_the_emulated_ones() -> None:
@@ -90,10 +95,10 @@ def test_the_kernels_of_cuda_are_called_like_the_emulated_ones() -> None:
     queued = [("", "device", ""), ("", "stream", "")]
     expected: Described = {"description": [[]], "device_count": [[]]}
     for kernel in kernels:
-        (found,) = described_by_docstring(getattr(emulated, kernel))
-        own = [one for one in found if not one[1].endswith(("_block", "_blocks"))]
-        assert len(own) < len(found)
-        expected[kernel] = [[*own, *queued]]
+        (signature,) = described_by_docstring(getattr(emulated, kernel))
+        arguments = [parameter for parameter in signature if not parameter[1].endswith(("_block", "_blocks"))]
+        assert len(arguments) < len(signature)
+        expected[kernel] = [[*arguments, *queued]]
     assert described_by_module(module) == expected
 
 
@@ -115,9 +120,9 @@ def test_no_two_of_an_enum_are_the_same(enum: str) -> None:
 
 def test_each_code_is_explained() -> None:
     assert sorted(CODES) == list(range(1, len(CODES) + 1))
-    said = [_core.explain((code, 3, 7)) for code in CODES]
-    assert len(set(said)) == len(CODES)
-    assert all(text.startswith("row 3, position 7 ") for text in said)
+    messages = [_core.explain((code, 3, 7)) for code in CODES]
+    assert len(set(messages)) == len(CODES)
+    assert all(text.startswith("row 3, position 7 ") for text in messages)
     for code in CODES:
         what = _core.explain((code, 3, 7)).removeprefix("row 3, position 7")
         assert _core.explain((code, -1, -1)) == f"the column{what}"

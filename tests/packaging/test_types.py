@@ -86,7 +86,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     (folder / "stubs" / "torch" / "__init__.pyi").write_text(TORCH)
     (folder / "mypy.ini").write_text(SETTINGS)
     used = folder / "used.py"
-    used.write_text(HEAD + "".join(f"reveal_type({one})\n" for one in TYPES) + "".join(f"{one}\n" for one in WRONG))
+    used.write_text(
+        HEAD
+        + "".join(f"reveal_type({expression})\n" for expression in TYPES)
+        + "".join(f"{expression}\n" for expression in WRONG)
+    )
     package = Path(__file__).parents[2] / "python"
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", "cache", "used.py"],

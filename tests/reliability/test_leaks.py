@@ -27,17 +27,17 @@ def test_nothing_grows():
 def calls():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = {work.name: work.call for work in works.everything()}
+        successes = {work.name: work.call for work in works.everything()}
         failing = {f"{name}, {number}": call for name, of in failures.everything() for number, call in enumerate(of)}
-    return made | failing
+    return successes | failing
 
 
 @pytest.mark.parametrize("name", owners())
 def test_owners_go(name):
     """Datasets, tables and collators that were read, with all that they own."""
-    watched = [weakref.ref(one) for one in owners()[name]()]
+    watched = [weakref.ref(owner) for owner in owners()[name]()]
     gc.collect()
-    assert not [one() for one in watched if one() is not None]
+    assert not [reference() for reference in watched if reference() is not None]
 
 
 def of_quadrat(value: Any) -> bool:
@@ -49,7 +49,7 @@ def of_quadrat(value: Any) -> bool:
 
 def test_no_cycles(calls):
     """Batches, and errors, go when nobody holds them, without the garbage collector."""
-    found = {}
+    cycles = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for call in calls.values():
@@ -62,33 +62,33 @@ def test_no_cycles(calls):
             for name, call in calls.items():
                 failures.raised(call)
                 gc.collect()
-                if left := [one for one in gc.garbage if of_quadrat(one)]:
-                    found[name] = left[:3]
+                if left := [value for value in gc.garbage if of_quadrat(value)]:
+                    cycles[name] = left[:3]
                 gc.garbage.clear()
         finally:
             gc.set_debug(0)
             gc.garbage.clear()
             gc.unfreeze()
-    assert not found
+    assert not cycles
 
 
 def test_references_are_exact():
     """To features, rows, numbers, the tokenizer and the collator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = [*works.collators(), *works.collators_with_options()]
+        jobs = [*works.collators(), *works.collators_with_options()]
         gc.collect()
         gc.freeze()  # what is looked at is new
         try:
-            for work in made:
+            for work in jobs:
                 watched = [*rows_of(work.features), work.collator, getattr(work.collator, "tokenizer", None)]
                 for _ in range(3):
                     work.call()
                 gc.collect()
-                before = [sys.getrefcount(one) for one in watched]
+                before = [sys.getrefcount(value) for value in watched]
                 for _ in range(20):
                     work.call()
                 gc.collect()
-                assert [sys.getrefcount(one) for one in watched] == before, work.name
+                assert [sys.getrefcount(value) for value in watched] == before, work.name
         finally:
             gc.unfreeze()

@@ -86,11 +86,11 @@ def why_not_compiled() -> str:
 @functools.cache
 def _shim() -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "allocations.so")
+        library = Path(folder, "allocations.so")
         compiler = shlex.split(os.environ.get("CXX") or "c++")
-        command = [*compiler, "-std=c++17", "-O1", "-shared", "-fPIC", str(SOURCE), "-o", str(made), "-ldl"]
+        command = [*compiler, "-std=c++17", "-O1", "-shared", "-fPIC", str(SOURCE), "-o", str(library), "-ldl"]
         subprocess.run(command, check=True, capture_output=True, text=True)
-        shim = ctypes.PyDLL(str(made))
+        shim = ctypes.PyDLL(str(library))
     shim.fail.argtypes, shim.fail.restype = (ctypes.c_long, ctypes.c_long), None
     shim.seen.restype = ctypes.c_long
     path = _core.__file__

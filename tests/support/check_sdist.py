@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def only(folder: Path) -> Path:
-    (found,) = folder.iterdir()
-    return found
+    (entry,) = folder.iterdir()
+    return entry
 
 
 def digest(file: Path) -> str:

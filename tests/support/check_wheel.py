@@ -70,12 +70,12 @@ def faults_of_content(wheel: Path) -> list[str]:
         names = content.namelist()
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         (bill,) = (name for name in names if name.endswith(".dist-info/sboms/quadrat.cdx.json"))
-        said = email.message_from_bytes(content.read(metadata))
+        message = email.message_from_bytes(content.read(metadata))
         parts = json.loads(content.read(bill))
-    links = RELATIVE.findall(said.get_payload()) if said["Project-URL"] else []
+    links = RELATIVE.findall(message.get_payload()) if message["Project-URL"] else []
     faults = [f"its description has {len(links)} links to files that the index does not have"] * bool(links)
     faults += [f"{name} is no part of a wheel" for name in names if name.endswith((".cpp", ".hpp", ".a", ".pyc"))]
-    if parts["metadata"]["component"]["version"] != said["Version"] or said["Version"] not in wheel.name:
+    if parts["metadata"]["component"]["version"] != message["Version"] or message["Version"] not in wheel.name:
         faults.append("its name, metadata and bill of materials name different versions")
     if unknown := [part["name"] for part in parts["components"] if not part["version"]]:
         faults.append(f"its bill of materials does not say which version of {', '.join(unknown)}")

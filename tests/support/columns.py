@@ -33,43 +33,43 @@ def columns(draw: Any, *, labels: str | None = None, equal: bool = False, odd: b
     longest = draw(st.integers(0, 9))
     lengths = [longest] * count if equal else draw(st.lists(st.integers(0, longest), min_size=count, max_size=count))
     small = st.integers(0, 1)
-    made: dict[str, list[Any]] = {
+    batch: dict[str, list[Any]] = {
         "input_ids": [draw(st.lists(st.integers(3, 120), min_size=n, max_size=n)) for n in lengths]
     }
     for name in draw(
         st.lists(st.sampled_from(["attention_mask", "token_type_ids", "special_tokens_mask"]), unique=True)
     ):
         elements = draw(st.sampled_from([small, small, small, st.booleans(), st.floats(0, 1, width=32)]))
-        made[name] = [draw(st.lists(elements, min_size=n, max_size=n)) for n in lengths]
+        batch[name] = [draw(st.lists(elements, min_size=n, max_size=n)) for n in lengths]
     if labels is not None:
-        made[labels] = [draw(st.lists(st.integers(-100, 120), min_size=n, max_size=n)) for n in lengths]
+        batch[labels] = [draw(st.lists(st.integers(-100, 120), min_size=n, max_size=n)) for n in lengths]
     if draw(st.booleans()):
         numbers = draw(st.sampled_from([st.integers(0, 9), st.floats(0, 1, width=32), st.booleans()]))
-        made[draw(st.sampled_from(["label", "score", "label_ids"]))] = [draw(numbers) for _ in range(count)]
+        batch[draw(st.sampled_from(["label", "score", "label_ids"]))] = [draw(numbers) for _ in range(count)]
     if odd and draw(st.integers(0, 3)) == 0:
-        _spoil(draw, made)
-    return {name: made[name] for name in draw(st.permutations(sorted(made)))}
+        _spoil(draw, batch)
+    return {name: batch[name] for name in draw(st.permutations(sorted(batch)))}
 
 
-def _spoil(draw: Any, made: dict[str, list[Any]]) -> None:
-    rows = len(made["input_ids"])
+def _spoil(draw: Any, batch: dict[str, list[Any]]) -> None:
+    rows = len(batch["input_ids"])
     kind = draw(st.sampled_from(["null row", "null number", "text", "nested", "uneven", "large"]))
-    name, row = draw(st.sampled_from(sorted(made))), draw(st.integers(0, rows - 1))
+    name, row = draw(st.sampled_from(sorted(batch))), draw(st.integers(0, rows - 1))
     if kind == "null row":
-        made[name][row] = None
+        batch[name][row] = None
     elif kind == "text":
-        made["text"] = [f"text {i}" for i in range(rows)]
+        batch["text"] = [f"text {i}" for i in range(rows)]
     elif kind == "nested":
-        made["pairs"] = [[[i, i + 1] for i in range(2)] for _ in range(rows)]
-    elif isinstance(made[name][row], list) and made[name][row]:
-        values = list(made[name][row])
+        batch["pairs"] = [[[i, i + 1] for i in range(2)] for _ in range(rows)]
+    elif isinstance(batch[name][row], list) and batch[name][row]:
+        values = list(batch[name][row])
         if kind == "uneven":
             values.pop()
         elif kind == "null number" or type(values[0]) is not int:
             values[0] = None
         else:
             values[0] = 2**63 - 1
-        made[name][row] = values
+        batch[name][row] = values
 
 
 def _arrow(draw: Any, values: list[Any]) -> pa.Array:
@@ -90,12 +90,12 @@ def _arrow(draw: Any, values: list[Any]) -> pa.Array:
 def _fitting(array: pa.Array) -> list[pa.DataType]:
     known = _INT_TYPES if pa.types.is_integer(array.type) else _FLOAT_TYPES if pa.types.is_floating(array.type) else []
     fitting = [array.type]
-    for one in known:
+    for dtype in known:
         try:
-            array.cast(one)
+            array.cast(dtype)
         except pa.ArrowInvalid:
             continue
-        fitting.append(one)
+        fitting.append(dtype)
     return fitting
 
 

@@ -42,11 +42,11 @@ def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> su
 
 def ran_alike(folder: Path, *arguments: str, reports: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
     """A script under `quadrat run`, which ends and says what it does under Python; `reports`: beside the report."""
-    expected, found = (ran(folder, command, *arguments, **options) for command in (PYTHON, RUN))
-    said = [line for line in found.stderr.splitlines() if not (reports and line.startswith("quadrat run:"))]
-    assert (expected.returncode, expected.stdout) == (found.returncode, found.stdout)
-    assert expected.stderr.splitlines() == said
-    return found
+    expected, result = (ran(folder, command, *arguments, **options) for command in (PYTHON, RUN))
+    lines = [line for line in result.stderr.splitlines() if not (reports and line.startswith("quadrat run:"))]
+    assert (expected.returncode, expected.stdout) == (result.returncode, result.stdout)
+    assert expected.stderr.splitlines() == lines
+    return result
 
 
 def reported(
@@ -62,21 +62,21 @@ def reported(
 def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     capsys.readouterr()  # what was written before, as by what made the data, is not the command's
     status = main([*map(str, arguments)])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    output = capsys.readouterr()
+    return status, output.out, output.err
 
 
 def in_json(capsys: Any, *arguments: object) -> dict[str, Any]:
     """The JSON that a command prints in this process. Its status must be 0, and it must print no error."""
-    status, said, errors = here(capsys, *arguments, "--json")
+    status, text, errors = here(capsys, *arguments, "--json")
     assert (status, errors) == (0, "")
-    return dict(json.loads(said))
+    return dict(json.loads(text))
 
 
 def refused(capsys: Any, command: str, *arguments: object, status: int = 2) -> str:
     """The line on standard error of a command in this process, which says nothing else and ends with `status`."""
-    ended, said, errors = here(capsys, command, *arguments)
-    assert (ended, said) == (status, "")
+    ended, output, errors = here(capsys, command, *arguments)
+    assert (ended, output) == (status, "")
     assert errors.startswith(f"quadrat {command}: ")
     assert errors.count("\n") == 1
     return errors

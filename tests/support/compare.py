@@ -31,20 +31,20 @@ def assert_same_batch(expected: Any, got: Any, name: str = "batch") -> None:
     assert difference is None, difference
 
 
-def assert_close(found: Any, expected: Any) -> None:
+def assert_close(result: Any, expected: Any) -> None:
     """The same structure, types and shapes, and numbers that are equal to rounding."""
-    assert type(found) is type(expected)
+    assert type(result) is type(expected)
     if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        assert_close(list(found.values()), list(expected.values()))
+        assert list(result) == list(expected)
+        assert_close(list(result.values()), list(expected.values()))
     elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_close(one, other)
+        assert len(result) == len(expected)
+        for value, other in zip(result, expected, strict=True):
+            assert_close(value, other)
     elif isinstance(expected, (float, np.floating, np.ndarray, torch.Tensor)):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
     else:
-        assert found == expected
+        assert result == expected
 
 
 def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
@@ -56,7 +56,7 @@ def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None
         assert_same_batch(expected[1], got[1])
 
 
-def check_error(expected: Exception | None, got: tuple[str, Any], said: list[str]) -> str:
+def check_error(expected: Exception | None, got: tuple[str, Any], parts: list[str]) -> str:
     """Returns quadrat's line. expected: the reference's error, None where it makes no such batches. got: an outcome."""
     kind, error = got
     assert kind == "raised", f"expected {expected!r}"
@@ -66,7 +66,7 @@ def check_error(expected: Exception | None, got: tuple[str, Any], said: list[str
         assert str(expected.args[0] if expected.args else expected) in message
     assert message.count("quadrat: ") == 1, message
     line = message.partition("quadrat: ")[2]
-    missing = [words for words in said if words not in line]
+    missing = [words for words in parts if words not in line]
     assert not missing, f"{missing} not in: {line}"
     assert error.__cause__ is not None
     return line

@@ -14,8 +14,8 @@ from support.arrow_parts import Part, Streamed, lists, numbers, table, text
 
 IDS = [[5, 6, 7], [8], [], [9, 10]]
 ROWS = [
-    {"input_ids": ids, "label": row, "text": said, "nested": nested}
-    for row, (ids, said, nested) in enumerate(zip(IDS, ["a", "bc", "", "d"], [[[1, 2]], [[3]], [], []], strict=True))
+    {"input_ids": ids, "label": row, "text": words, "nested": nested}
+    for row, (ids, words, nested) in enumerate(zip(IDS, ["a", "bc", "", "d"], [[[1, 2]], [[3]], [], []], strict=True))
 ]
 
 
@@ -29,7 +29,7 @@ class Sample:
         self.item, self.inner = self.ids.parts[0], self.nested.parts[0]
         self.innermost = self.inner.parts[0]
         self.table = table(self.ids, self.label, self.text, self.nested)
-        self.given: Any = self.table
+        self.source: Any = self.table
 
 
 Change = Callable[[Sample], None]
@@ -52,8 +52,8 @@ def offsets(column: str, *values: int) -> Change:
 
 def stream(**fields: Any) -> Change:
     def change(sample: Sample) -> None:
-        sample.given = Streamed(sample.table)
-        _set(sample.given.stream, fields)
+        sample.source = Streamed(sample.table)
+        _set(sample.source.stream, fields)
 
     return change
 
@@ -62,17 +62,17 @@ def deep(sample: Sample) -> None:
     part = numbers([1])
     for _ in range(3000):
         part = Part("+l", 1, [None, np.array([0, 1], np.int32)], [part])
-    sample.given = part
+    sample.source = part
 
 
 def broken_stream(sample: Sample) -> None:
-    sample.given = Streamed(sample.table)
-    sample.given.error = 5
+    sample.source = Streamed(sample.table)
+    sample.source.error = 5
 
 
 def fixed(size: int) -> Change:
     def change(sample: Sample) -> None:
-        sample.given = table(Part(f"+w:{size}", 4, [None], [numbers([1, 2, 3, 4, 5, 6])], name="input_ids"))
+        sample.source = table(Part(f"+w:{size}", 4, [None], [numbers([1, 2, 3, 4, 5, 6])], name="input_ids"))
 
     return change
 
@@ -171,7 +171,7 @@ def damaged(damage: str) -> Sample:
 def outcome(damage: str) -> str:
     sample = damaged(damage)  # owns the memory
     try:
-        return f"no error, but {list(rows_of(sample.given))}"
+        return f"no error, but {list(rows_of(sample.source))}"
     except ValueError as error:
         return f"ValueError: {error}"
 

@@ -14,7 +14,7 @@ NAMES = ["LayoutLMv2", "LayoutLMv3", "LayoutXLM", "LED", "Luke", "MarkupLM", "ML
 
 def classes() -> dict[str, Any]:
     """The tokenizers of the installed transformers that pad in their own way; 4.x has two of most."""
-    found = {}
+    tokenizers = {}
     for title in NAMES:
         name = "roc_bert" if title == "RoCBert" else title.lower()
         for module, cls in ((f"tokenization_{name}", "Tokenizer"), (f"tokenization_{name}_fast", "TokenizerFast")):
@@ -22,10 +22,10 @@ def classes() -> dict[str, Any]:
                 home = importlib.import_module(f"transformers.models.{name}.{module}")
             except ImportError:
                 continue
-            own = getattr(home, title + cls, None)
-            if own is not None and (own._pad is not PreTrainedTokenizerBase._pad):
-                found[title + cls] = own
-    return found
+            candidate = getattr(home, title + cls, None)
+            if candidate is not None and (candidate._pad is not PreTrainedTokenizerBase._pad):
+                tokenizers[title + cls] = candidate
+    return tokenizers
 
 
 CLASSES = classes()
@@ -33,8 +33,8 @@ CLASSES = classes()
 
 def make(cls: Any, side: str) -> Any:
     """A tokenizer with the attributes that padding needs."""
-    own = type(cls.__name__, (cls,), {"pad_token_id": 7, "pad_token": "[PAD]", "pad_token_type_id": 3})
-    tokenizer = own.__new__(own)
+    subclass = type(cls.__name__, (cls,), {"pad_token_id": 7, "pad_token": "[PAD]", "pad_token_type_id": 3})
+    tokenizer = subclass.__new__(subclass)
     vars(tokenizer).update(vars(make_tokenizer()))
     tokenizer.padding_side = side
     tokenizer.model_input_names = ["input_ids", "attention_mask"]

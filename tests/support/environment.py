@@ -24,5 +24,5 @@ def properties() -> dict[str, str]:
         "examples": str(settings().max_examples),
         **{name: importlib.metadata.version(name).partition("+")[0] for name in PACKAGES},
         **({"trl": importlib.metadata.version("trl")} if "trl.pad" in imitated.TABLE else {}),
-        **{f"{CODE}{name}": found for name, found in code.items() if found is not None},
+        **{f"{CODE}{name}": digest for name, digest in code.items() if digest is not None},
     }

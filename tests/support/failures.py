@@ -142,7 +142,7 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
     }
     for damage in ("offsets that fall", "offsets beyond the values"):
         sample = damaged_arrow.damaged(damage)
-        rows = rows_of(sample.given)
+        rows = rows_of(sample.source)
         calls[f"Arrow: {damage}"] = [lambda rows=rows, _=sample: collator(rows)]  # it owns the memory
     yield from ((mistake, calls_that_raise(of)) for mistake, of in calls.items())
 
@@ -150,7 +150,7 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
 def read(damage: str) -> Any:
     sample = damaged_arrow.damaged(damage)  # owns the memory
     arrow_parts.forget_released()
-    return list(rows_of(sample.given))
+    return list(rows_of(sample.source))
 
 
 def everything() -> list[tuple[str, list[Callable[[], Any]]]]:

@@ -52,5 +52,5 @@ def observed(call: Callable[[Any], Any], features: Any, unsaid: Collection[str] 
             result = "returned", call(features)
         except Exception as error:
             result = "raised", error
-    said = [(warning.category, str(warning.message)) for warning in caught]
-    return result, ([warning for warning in said if not any(part in warning[1] for part in unsaid)], frozen(features))
+    pairs = [(warning.category, str(warning.message)) for warning in caught]
+    return result, ([warning for warning in pairs if not any(part in warning[1] for part in unsaid)], frozen(features))

@@ -34,9 +34,9 @@ class OnDevice:
         self._blocks: list[weakref.ref[np.ndarray]] = []
 
     def guarded(self, dtype: Any, shape: int | tuple[int, ...]) -> Guarded:
-        made = Guarded(dtype, shape)
-        self.address(made.block)
-        return made
+        array = Guarded(dtype, shape)
+        self.address(array.block)
+        return array
 
     def address(self, array: np.ndarray) -> int:
         self._blocks.append(weakref.ref(array))
@@ -44,7 +44,7 @@ class OnDevice:
 
     def __getattr__(self, kernel: str) -> Any:
         def call(*arguments: Any, max_blocks: int = 0, **named: Any) -> None:
-            arrays = [array for one in self._blocks if (array := one()) is not None and array.nbytes]
+            arrays = [array for block in self._blocks if (array := block()) is not None and array.nbytes]
             copies = []
             for array in arrays:
                 shift = array.ctypes.data % _WORD

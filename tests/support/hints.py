@@ -83,10 +83,10 @@ def check_hint(mistake: Mistake, name: str) -> None:
     assert len(batch) > 0
 
 
-def _outcomes(mistake: Mistake, name: str, **more: Any) -> tuple[Any, tuple[str, Any], tuple[str, Any]]:
+def _outcomes(mistake: Mistake, name: str, **extra: Any) -> tuple[Any, tuple[str, Any], tuple[str, Any]]:
     """The collator, and what becomes of the mistake in the reference and in quadrat."""
-    options = {**mistake.options, **more}
-    expected = outcome(lambda given: reference_of(name, **options)(given), mistake.features())  # noqa: PLW0108 - may raise
+    options = {**mistake.options, **extra}
+    expected = outcome(lambda batch: reference_of(name, **options)(batch), mistake.features())  # noqa: PLW0108 - may raise
     # quadrat's flattening is the newest one on all versions
     if name in FLAT and expected[0] == "raised" and not behaviour.flattening_takes_arrays():
         expected = "raised", None
@@ -102,9 +102,9 @@ def reference_of(name: str, **options: Any) -> Any:
 
 
 def code(line: str, pattern: str) -> str:
-    found = re.search(pattern, line)
-    assert found is not None, f"{pattern} is not in: {line}"
-    return found[1]
+    match = re.search(pattern, line)
+    assert match is not None, f"{pattern} is not in: {line}"
+    return match[1]
 
 
 def run(source: str, **names: Any) -> Any:
@@ -133,8 +133,8 @@ def uses(pattern: str, change: Callable[[Any], Any] = lambda features: features)
 
     def follow(scene: Scene) -> Any:
         collator = run(code(scene.line, pattern), tokenizer=samples.tokenizer())
-        made = collator(samples.tokenizer()) if isinstance(collator, type) else collator
-        return made(change(scene.features))
+        instance = collator(samples.tokenizer()) if isinstance(collator, type) else collator
+        return instance(change(scene.features))
 
     return follow
 
@@ -154,7 +154,7 @@ def numbers(column: str, *classes: str) -> Callable[[Scene], Any]:
 
     def follow(scene: Scene) -> Any:
         inside = isinstance(scene.features[0][column], list)
-        whole = [*scene.features, *({column: [one] if inside else one} for one in classes)]
+        whole = [*scene.features, *({column: [label] if inside else label} for label in classes)]
         names = run(code(scene.line, r"names = (sorted\(.*?\)), then"), dataset=whole)
         assert set(classes) <= set(names)
         place = code(scene.line, r", then (names\.index\(.*?\))(?: for each)?$")
@@ -195,8 +195,8 @@ def without(name: str) -> Callable[[Any], Any]:
 
 def hint(collators: list[str], features: Any, says: str, follow: Callable[[Scene], Any], **options: Any) -> Mistake:
     """A mistake in short. features: as they are, or what makes them. says: parts of the message, between bars."""
-    made = features if callable(features) else lambda: copy.deepcopy(features)
-    return Mistake(collators, made, says.split(" | "), follow, options)
+    factory = features if callable(features) else lambda: copy.deepcopy(features)
+    return Mistake(collators, factory, says.split(" | "), follow, options)
 
 
 def wrong_option(collators: list[str], option: str, wrong: Any, right: str, says: str, **columns: Any) -> Mistake:

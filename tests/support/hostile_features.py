@@ -124,29 +124,29 @@ def raising(error: type[Exception]) -> Callable[[], Any]:
 
 
 def _acting_list(values: list[Any], number: int, make: Callable[[list[Any]], Callable[[], Any]]) -> list[Any]:
-    made = list(values)
+    items = list(values)
     actor = Acting(3)
-    made.insert(number % (len(made) + 1), actor)
-    actor.act = make(made)
-    return made
+    items.insert(number % (len(items) + 1), actor)
+    actor.act = make(items)
+    return items
 
 
 def _with(values: list[Any], number: int, odd: Any) -> list[Any]:
-    made = list(values)
-    made.insert(number % (len(made) + 1), odd)
-    return made
+    items = list(values)
+    items.insert(number % (len(items) + 1), odd)
+    return items
 
 
 def _lying(values: list[Any], number: int) -> list[Any]:
-    made = LyingList(values)
-    made.length = abs(number) % 50  # the reference would pad the others to it
-    return made
+    items = LyingList(values)
+    items.length = abs(number) % 50  # the reference would pad the others to it
+    return items
 
 
 def _itself(values: list[Any]) -> list[Any]:
-    made: list[Any] = list(values)
-    made.append(made)
-    return made
+    items: list[Any] = list(values)
+    items.append(items)
+    return items
 
 
 def _generator(values: list[Any], error: type[Exception]) -> Iterator[Any]:
@@ -162,12 +162,12 @@ def _view(values: list[Any], number: int) -> Any:
 
 
 def _tensor(values: list[Any], number: int) -> Any:
-    made = torch.tensor(values, dtype=torch.int64)
+    tensor = torch.tensor(values, dtype=torch.int64)
     kinds: list[Callable[[], Any]] = [
-        lambda: made.float().requires_grad_(), made.to_sparse, lambda: made.to("meta"),
-        lambda: made.to(torch.bfloat16), lambda: made.to(torch.complex64).conj(), lambda: made[None],
-        lambda: made.expand(2, -1)[1], lambda: torch._neg_view(made), lambda: torch.nn.Parameter(made.float()),
-        lambda: made.as_subclass(_Subclass),
+        lambda: tensor.float().requires_grad_(), tensor.to_sparse, lambda: tensor.to("meta"),
+        lambda: tensor.to(torch.bfloat16), lambda: tensor.to(torch.complex64).conj(), lambda: tensor[None],
+        lambda: tensor.expand(2, -1)[1], lambda: torch._neg_view(tensor), lambda: torch.nn.Parameter(tensor.float()),
+        lambda: tensor.as_subclass(_Subclass),
     ]  # fmt: skip
     return kinds[number % len(kinds)]()
 
@@ -177,9 +177,9 @@ class _Subclass(torch.Tensor):
 
 
 def _objects(values: list[Any], odd: Any) -> Any:
-    made = np.empty(len(values) + 1, object)
-    made[:] = [*values, odd]
-    return made
+    objects = np.empty(len(values) + 1, object)
+    objects[:] = [*values, odd]
+    return objects
 
 
 VALUES: dict[str, Callable[[list[Any], int, type[Exception]], Any]] = {
@@ -189,12 +189,12 @@ VALUES: dict[str, Callable[[list[Any], int, type[Exception]], Any]] = {
     "own": lambda values, number, error: Own(values, abs(number) % 4, error, len(values)),
     "lying own": lambda values, number, error: Own(values, 3, error, number % 50),
     "array-like": lambda values, number, error: ArrayLike(values, abs(number), error),
-    "raising number": lambda values, number, error: _acting_list(values, number, lambda made: raising(error)),
-    "clears": lambda values, number, error: _acting_list(values, number, lambda made: made.clear),
+    "raising number": lambda values, number, error: _acting_list(values, number, lambda items: raising(error)),
+    "clears": lambda values, number, error: _acting_list(values, number, lambda items: items.clear),
     "grows": lambda values, number, error: _acting_list(
-        values, number, lambda made: lambda: made.append(7) if len(made) < 40 else None
+        values, number, lambda items: lambda: items.append(7) if len(items) < 40 else None
     ),
-    "shrinks": lambda values, number, error: _acting_list(values, number, lambda made: lambda: made.__delitem__(0)),
+    "shrinks": lambda values, number, error: _acting_list(values, number, lambda items: lambda: items.__delitem__(0)),
     "index": lambda values, number, error: _with(values, number, Index(lambda: 3)),
     "raising index": lambda values, number, error: _with(values, number, Index(raising(error))),
     "huge": lambda values, number, error: _with(values, number, 2**70),
@@ -279,7 +279,7 @@ def make(batch: Description) -> Any:
     """New features of a description."""
     rows: list[Any] = []
     for row in batch.values:
-        held = {name: VALUES[one.kind](one.values, one.number, one.error) for name, one in row.values.items()}
+        held = {name: VALUES[value.kind](value.values, value.number, value.error) for name, value in row.values.items()}
         if row.kind == "liar":
             rows.append(Liar(held, abs(row.number) % 7, row.error))
         elif row.kind == "emptying":

@@ -53,12 +53,12 @@ def _hidden(mask: Any, trailing: tuple[int, ...], dtype: Any, contiguous: bool, 
 def check_take_and_put(data: Any, device: str) -> None:
     mask = torch.from_numpy(data.draw(masks(st.sampled_from([1, 1, 1, 1, 2])))).to(device)
     hidden = _hidden(mask, data.draw(TRAILING), data.draw(DTYPES), data.draw(st.booleans()), device)
-    found = tokens.layout_of(mask)
-    assert_same(found, layout(mask))
-    taken = tokens.take(hidden, found.indices, 2)
-    assert_same([taken], [take(hidden, found.indices, 2)])
+    result = tokens.layout_of(mask)
+    assert_same(result, layout(mask))
+    taken = tokens.take(hidden, result.indices, 2)
+    assert_same([taken], [take(hidden, result.indices, 2)])
     shape = tuple(mask.shape)
-    assert_same([tokens.put(taken, found.indices, shape)], [put(taken, found.indices, shape)])
+    assert_same([tokens.put(taken, result.indices, shape)], [put(taken, result.indices, shape)])
 
 
 def check_gradients(data: Any, device: str) -> None:

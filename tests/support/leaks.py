@@ -97,8 +97,8 @@ class Result:
         half = self.batches // 2
         return [
             name
-            for name, one, two, most in zip(Held._fields, self.first, self.second, allowed(half), strict=True)
-            if two > most and one > most // 2
+            for name, first, second, most in zip(Held._fields, self.first, self.second, allowed(half), strict=True)
+            if second > most and first > most // 2
         ]
 
     def line(self) -> str:

@@ -26,10 +26,10 @@ class WithMedia(DataCollatorForSeq2Seq):
 
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         media = [feature.pop("images", None) or [] for feature in features]
-        more = [] if any(media) else self.tokenizer.encode(self.template, add_special_tokens=False)
-        features[0]["input_ids"] = features[0]["input_ids"] + more
-        features[0]["attention_mask"] = features[0]["attention_mask"] + [0] * len(more)
-        features[0]["labels"] = features[0]["labels"] + [IGNORED] * len(more)
+        suffix = [] if any(media) else self.tokenizer.encode(self.template, add_special_tokens=False)
+        features[0]["input_ids"] = features[0]["input_ids"] + suffix
+        features[0]["attention_mask"] = features[0]["attention_mask"] + [0] * len(suffix)
+        features[0]["labels"] = features[0]["labels"] + [IGNORED] * len(suffix)
         return super().__call__(features)
 
 
@@ -65,16 +65,16 @@ class Pairwise(WithMedia):
 def run_exp() -> None:
     """Trains a tiny model with each collator."""
     tokenizer = decoder_tokenizer()
-    made = dict(tokenizer(TEXTS))
-    made["labels"] = [[IGNORED, *ids[1:]] for ids in made["input_ids"]]
-    pairs = {f"{kind}_{name}": values for kind in ("chosen", "rejected") for name, values in made.items()}
-    made["attention_mask"] = [[1 + place // 3 for place in range(len(ids))] for ids in made["input_ids"]]
+    encoding = dict(tokenizer(TEXTS))
+    encoding["labels"] = [[IGNORED, *ids[1:]] for ids in encoding["input_ids"]]
+    pairs = {f"{kind}_{name}": values for kind in ("chosen", "rejected") for name, values in encoding.items()}
+    encoding["attention_mask"] = [[1 + place // 3 for place in range(len(ids))] for ids in encoding["input_ids"]]
     options = {"template": TEXTS[0], "pad_to_multiple_of": 8, "label_pad_token_id": IGNORED}
-    for cls, columns in ((WithMedia, made), (With4DMask, made), (Pairwise, pairs)):
-        given = arguments(cls.__name__, max_steps=4, remove_unused_columns=False)
+    for cls, columns in ((WithMedia, encoding), (With4DMask, encoding), (Pairwise, pairs)):
+        settings = arguments(cls.__name__, max_steps=4, remove_unused_columns=False)
         rows = datasets.Dataset.from_dict({**columns, "images": [None] * len(TEXTS)})
         model = decoder(attn_implementation="eager")
         collator = cls(tokenizer, model=model, **options)
-        trainer = Trainer(model, given, collator, rows)
+        trainer = Trainer(model, settings, collator, rows)
         trainer.train()
         done[cls.__name__] = trainer

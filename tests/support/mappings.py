@@ -69,6 +69,6 @@ def with_lists(row: Any) -> Any:
 
 def encoding_around(data: Any) -> BatchEncoding:
     """A BatchEncoding that keeps its entries in this mapping itself."""
-    made = BatchEncoding({})
-    made.data = data
-    return made
+    encoding = BatchEncoding({})
+    encoding.data = data
+    return encoding

@@ -27,8 +27,8 @@ def masks(draw: st.DrawFn, ones: st.SearchStrategy[int] = ONES, widest: int = 13
     rows = [_row(draw(RUNS), width, shape) for _ in range(draw(st.integers(0, 6)))]
     kept = np.array(rows).reshape(len(rows), width).astype(bool)
     kind = np.dtype(draw(KINDS))
-    one = draw(ones)
-    number = np.array(one % 256 if kind.kind == "u" else one).astype(kind)
+    value = draw(ones)
+    number = np.array(value % 256 if kind.kind == "u" else value).astype(kind)
     return np.where(kept, number, np.zeros((), kind))
 
 

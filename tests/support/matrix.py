@@ -49,7 +49,7 @@ def read(path: Path) -> Report | None:
     total, failures, errors, skipped = (
         sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
     )
-    properties = {one.get("name", ""): one.get("value", "") for one in tree.iter("property")}
+    properties = {entry.get("name", ""): entry.get("value", "") for entry in tree.iter("property")}
     files = {part for case in tree.iter("testcase") for part in case.get("classname", "").split(".") if "test_" in part}
     failed = failures + errors
     return Report(total - failed - skipped, failed, skipped, len(files), properties) if total else None
@@ -57,39 +57,39 @@ def read(path: Path) -> Report | None:
 
 def recorded(before: dict[str, Any], reports: dict[str, Report], names: tuple[str, ...]) -> dict[str, Any]:
     """The record with these reports in place of earlier ones of the same name, for environments in this order."""
-    found = dict(before.get("environments", {}))
+    entries = dict(before.get("environments", {}))
     for name, report in reports.items():
         if name.startswith("trl-"):
             continue
         of = report.properties
-        found[name] = {
+        entries[name] = {
             **{key: of[key] for key in ("python", "platform", *PACKAGES)},
             "passed": report.passed,
             "skipped": report.skipped,
             "files": report.files,
             "examples": int(of["examples"]),
         }
-    environments = {name: found[name] for name in names if name in found}
+    environments = {name: entries[name] for name in names if name in entries}
     ran = {report.version for name, report in reports.items() if not name.startswith("trl-")}
     kept = {environment["transformers"] for environment in environments.values()} - ran
     trl = {report.properties.get("trl") for report in reports.values()}
     code: dict[str, dict[str, set[str]]] = {}
     for name, hashes in before.get("code", {}).items():
-        for one, versions in hashes.items():
+        for digest, versions in hashes.items():
             still = set(versions) - trl if name.startswith(TRL) else kept.intersection(versions)
-            code.setdefault(name, {}).setdefault(one, set()).update(still)
+            code.setdefault(name, {}).setdefault(digest, set()).update(still)
     for environment, report in reports.items():
-        for key, one in report.properties.items():
+        for key, value in report.properties.items():
             name = key.removeprefix(CODE)
             if key.startswith(CODE) and (name.startswith(TRL) or not environment.startswith("trl-")):
                 version = report.properties["trl"] if name.startswith(TRL) else report.version
-                code.setdefault(name, {}).setdefault(one, set()).add(version)
+                code.setdefault(name, {}).setdefault(value, set()).add(version)
     return {
         "environments": environments,
         "code": {
             name: {
-                one: sorted(versions, key=number)
-                for one, versions in sorted(code[name].items(), key=_first)
+                digest: sorted(versions, key=number)
+                for digest, versions in sorted(code[name].items(), key=_first)
                 if versions
             }
             for name in sorted(code)
@@ -107,25 +107,25 @@ def number(version: str) -> tuple[int, ...]:
 
 def ranges(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """The oldest and the newest version of each package that the tests ran with, by their first two numbers."""
-    found = {}
+    spans = {}
     for package in PACKAGES:
-        versions = sorted((one[package] for one in record["environments"].values()), key=number)
-        oldest, newest = (".".join(one.split(".")[:2]) for one in (versions[0], versions[-1]))
-        found[package] = oldest, newest
+        versions = sorted((environment[package] for environment in record["environments"].values()), key=number)
+        oldest, newest = (".".join(version.split(".")[:2]) for version in (versions[0], versions[-1]))
+        spans[package] = oldest, newest
     hashes = [hashes for name, hashes in record["code"].items() if name.startswith(TRL)]
-    trl = {".".join(one.split(".")[:2]) for found in hashes for versions in found.values() for one in versions}
+    trl = {".".join(version.split(".")[:2]) for entry in hashes for versions in entry.values() for version in versions}
     if trl:
-        found["trl"] = min(trl, key=number), max(trl, key=number)
-    return found
+        spans["trl"] = min(trl, key=number), max(trl, key=number)
+    return spans
 
 
 def table(record: dict[str, Any]) -> str:
     columns = ("environment", *PACKAGES, "Python", "files", "examples", "passed", "skipped")
     rows = [columns, ("---",) * (len(PACKAGES) + 2) + ("---:",) * 4]
-    for name, one in record["environments"].items():
-        counts = [str(one[count]) for count in ("files", "examples", "passed", "skipped")]
-        rows.append((name, *(one[package] for package in PACKAGES), one["python"], *counts))
-    platforms = sorted({one["platform"] for one in record["environments"].values()})
+    for name, environment in record["environments"].items():
+        counts = [str(environment[count]) for count in ("files", "examples", "passed", "skipped")]
+        rows.append((name, *(environment[package] for package in PACKAGES), environment["python"], *counts))
+    platforms = sorted({environment["platform"] for environment in record["environments"].values()})
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     tested = [f"- {package}: {oldest} to {newest}" for package, (oldest, newest) in ranges(record).items()]
     return "\n".join([*lines, "", f"Platform: {', '.join(platforms)}. The tested ranges are", "", *tested, ""])
@@ -133,9 +133,9 @@ def table(record: dict[str, Any]) -> str:
 
 def tested(record: dict[str, Any]) -> str:
     """The data of `quadrat.installed.config`, one name a line."""
-    parts = {"ranges": ranges(record), "fingerprints": {name: list(found) for name, found in record["code"].items()}}
+    parts = {"ranges": ranges(record), "fingerprints": {name: list(hashes) for name, hashes in record["code"].items()}}
     lines = [
-        f'"{part}": {{\n' + ",\n".join(f'"{name}": {json.dumps(found)}' for name, found in values.items()) + "\n}"
+        f'"{part}": {{\n' + ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in values.items()) + "\n}"
         for part, values in parts.items()
     ]
     return "{" + ",\n".join(lines) + "}\n"

@@ -126,8 +126,8 @@ def check_unpad(rows, data, device):
         if how == "mask":
             back = quadrat.unpad(moved, mask=mask.to(moved.device))
         else:
-            given = lengths.tolist() if how == "list" else lengths.to(moved.device)
-            back = quadrat.unpad(moved, lengths=given, padding_side=side)
+            counts = lengths.tolist() if how == "list" else lengths.to(moved.device)
+            back = quadrat.unpad(moved, lengths=counts, padding_side=side)
         facts = back.facts
     first, last, longest = rows.facts
     assert torch.equal(back.values.cpu(), rows.values[first:last])

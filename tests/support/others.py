@@ -51,9 +51,9 @@ if importlib.util.find_spec("trl") is not None:
     }
     for _name, _columns in _COLUMNS.items():
         if (_module := getattr(trl, _name)) is not None:
-            _rows = [{one: [5] * n if one.endswith(("ids", "labels")) else 0.5 for one in _columns} for n in (4, 2, 3)]
+            _rows = [{key: [5] * n if key.endswith(("ids", "labels")) else 0.5 for key in _columns} for n in (4, 2, 3)]
             _both = _module.Original, getattr(_module, _module.Original.__name__)
-            OTHERS[f"trl.{_name}"] = Other(*(functools.partial(one, pad_token_id=0) for one in _both), _rows)
+            OTHERS[f"trl.{_name}"] = Other(*(functools.partial(cls, pad_token_id=0) for cls in _both), _rows)
 TRL = [name for name in OTHERS if name.startswith("trl.")]
 
 
@@ -74,7 +74,7 @@ def _ordered(cls: Any, dataset: Any) -> Any:
 
 def functions(names: Container[str]) -> dict[str, tuple[Any, Any, Any]]:
     """The reference's call, quadrat's, and what both are given, of the functions among these names."""
-    found: dict[str, tuple[Any, Any, Any]] = {
+    table: dict[str, tuple[Any, Any, Any]] = {
         "convert_to_tensors": (
             functools.partial(_encoded, originals.CONVERT_TO_TENSORS),
             functools.partial(_encoded, quadrat.tokenizers.convert_to_tensors),
@@ -82,17 +82,17 @@ def functions(names: Container[str]) -> dict[str, tuple[Any, Any, Any]]:
         ),
         "EvalLoopContainer": (
             functools.partial(_gathered, trainer_pt_utils.EvalLoopContainer),
-            lambda given: _gathered(quadrat.evaluation.EvalLoopContainer, given),
+            lambda batches: _gathered(quadrat.evaluation.EvalLoopContainer, batches),
             [torch.ones(2, n) for n in (3, 4)],
         ),
         "LengthGroupedSampler": (
-            lambda given: _ordered(trainer_pt_utils.LengthGroupedSampler, given),
-            lambda given: _ordered(quadrat.batching.LengthGroupedSampler, given),
+            lambda dataset: _ordered(trainer_pt_utils.LengthGroupedSampler, dataset),
+            lambda dataset: _ordered(quadrat.batching.LengthGroupedSampler, dataset),
             datasets.Dataset.from_dict({"input_ids": [[7] * n for n in (5, 3, 8, 1)]}),
         ),
     }
     if "trl.pad" in names:
         from quadrat.trl import padding
 
-        found["trl.pad"] = padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)]
-    return {name: calls for name, calls in found.items() if name in names}
+        table["trl.pad"] = padding.Original, padding.pad, [torch.ones(n) for n in (3, 4)]
+    return {name: calls for name, calls in table.items() if name in names}

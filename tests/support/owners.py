@@ -19,37 +19,37 @@ class _Owner:
 
 
 def _patched(format_type: str | None, *, undo: bool) -> list[Any]:
-    one = datasets.Dataset.from_dict(ROWS).with_format(format_type)
+    dataset = datasets.Dataset.from_dict(ROWS).with_format(format_type)
     with quadrat.data.patch_datasets() as patch:
-        quadrat.DataCollatorWithPadding(make_tokenizer())(one.__getitems__([1, 0]))
-        list(one.__getitems__([1, 0]))
-        one.set_format("numpy")
-        list(one.__getitems__([1, 0]))
+        quadrat.DataCollatorWithPadding(make_tokenizer())(dataset.__getitems__([1, 0]))
+        list(dataset.__getitems__([1, 0]))
+        dataset.set_format("numpy")
+        list(dataset.__getitems__([1, 0]))
         if undo:
             patch.undo()
-    return [one, one.data.table]
+    return [dataset, dataset.data.table]
 
 
 def _arrow(format_type: str | None) -> list[Any]:
     plain = datasets.Dataset.from_dict(ROWS)
-    one = quadrat.ArrowDataset(plain)
-    one.set_format(format_type)
-    list(one.__getitems__([1, 0]))
-    return [plain, one, one.data.table]
+    dataset = quadrat.ArrowDataset(plain)
+    dataset.set_format(format_type)
+    list(dataset.__getitems__([1, 0]))
+    return [plain, dataset, dataset.data.table]
 
 
 def _packed() -> list[Any]:
     plain = datasets.Dataset.from_dict(ROWS)
-    one = quadrat.PackedDataset(plain, max_length=4)
-    quadrat.DataCollatorWithFlattening()([one[0]])
-    return [plain, one]
+    dataset = quadrat.PackedDataset(plain, max_length=4)
+    quadrat.DataCollatorWithFlattening()([dataset[0]])
+    return [plain, dataset]
 
 
 def _batched() -> list[Any]:
     plain = quadrat.ArrowDataset(datasets.Dataset.from_dict(ROWS))
-    one = quadrat.data.BatchedDataset(plain, quadrat.TokenBudgetBatchSampler([3, 2, 1], max_tokens=8))
-    quadrat.DataCollatorWithPadding(make_tokenizer())([one[0]])
-    return [plain, one]
+    dataset = quadrat.data.BatchedDataset(plain, quadrat.TokenBudgetBatchSampler([3, 2, 1], max_tokens=8))
+    quadrat.DataCollatorWithPadding(make_tokenizer())([dataset[0]])
+    return [plain, dataset]
 
 
 def _table_of_itself() -> list[Any]:
@@ -66,10 +66,10 @@ def _table_of_itself() -> list[Any]:
 def _collator_of_its_tokenizer() -> list[Any]:
     """The plans that a collator keeps refer to its tokenizer, and that to the collator."""
     tokenizer = make_tokenizer()
-    tokenizer.collator = one = quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    tokenizer.collator = collator = quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     for _ in range(2):
-        one([{"input_ids": [5, 6]}, {"input_ids": [7]}])
-    return [one, tokenizer]
+        collator([{"input_ids": [5, 6]}, {"input_ids": [7]}])
+    return [collator, tokenizer]
 
 
 def owners() -> dict[str, Callable[[], list[Any]]]:

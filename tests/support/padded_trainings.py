@@ -24,14 +24,14 @@ def rows_of(count: int, *, longest: int = 14, seed: int = 0) -> list[list[int]]:
 
 def collate(features: list[dict[str, Any]]) -> dict[str, Any]:
     """Rows padded on the right with 0, their labels with -100; choices of a row side by side."""
-    width = max(len(ids) for one in features for ids in _choices(one["input_ids"]))
+    width = max(len(ids) for feature in features for ids in _choices(feature["input_ids"]))
     batch = {}
     for name, value in features[0].items():
         if isinstance(value, int):
-            batch[name] = torch.tensor([one[name] for one in features])
+            batch[name] = torch.tensor([feature[name] for feature in features])
             continue
         filling = -100 if name == "labels" else 0
-        rows = [[ids + [filling] * (width - len(ids)) for ids in _choices(one[name])] for one in features]
+        rows = [[ids + [filling] * (width - len(ids)) for ids in _choices(feature[name])] for feature in features]
         batch[name] = torch.tensor(rows if isinstance(value[0], list) else [row[0] for row in rows])
     return batch
 
@@ -79,10 +79,10 @@ def weights(model: nn.Module) -> dict[str, Any]:
     return {name: tensor.detach().clone() for name, tensor in whole.items()}
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[float]:
+def differences(state: dict[str, Any], other: dict[str, Any]) -> Iterator[float]:
     """The largest difference of each weight."""
-    assert list(one) == list(other)
-    yield from (float((one[name] - other[name]).detach().abs().max()) for name in one)
+    assert list(state) == list(other)
+    yield from (float((state[name] - other[name]).detach().abs().max()) for name in state)
 
 
 def assert_trains_the_same(build: Callable[[], Any], *, left: bool = False, times: tuple[int, ...] = (1,)) -> None:

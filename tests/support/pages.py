@@ -46,9 +46,9 @@ class Snippet:
     def run(self, names: dict[str, Any]) -> None:
         """Run it in this namespace. Raises AssertionError if it prints something else than the page says."""
         code = compile("\n" * (self.line - 1) + self.code, str(self.page), "exec")
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
             exec(code, names)
-        printed = said.getvalue()
+        printed = stdout.getvalue()
         if self.output is not None:
             without_logs = _LOGGED.sub("", printed)
             assert doctest.OutputChecker().check_output(self.output, without_logs, doctest.NORMALIZE_WHITESPACE), (

@@ -63,7 +63,7 @@ def picture() -> dict[tuple[str, str], Any]:
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] in LIBRARIES and isinstance(module, ModuleType)
     ]
-    places = [*modules, *((one.__qualname__, one) for one in classes)]
-    found = {(name, key): value for name, place in places for key, value in list(vars(place).items())}
-    collators = [value for (_, key), value in found.items() if "ollator" in key and isinstance(value, type)]
-    return found | {("home", one): (one.__module__, one.__qualname__) for one in dict.fromkeys(collators)}
+    places = [*modules, *((cls.__qualname__, cls) for cls in classes)]
+    values = {(name, key): value for name, place in places for key, value in list(vars(place).items())}
+    collators = [value for (_, key), value in values.items() if "ollator" in key and isinstance(value, type)]
+    return values | {("home", cls): (cls.__module__, cls.__qualname__) for cls in dict.fromkeys(collators)}

@@ -73,15 +73,15 @@ def one_more_draw(original: Any, *arguments: Any, **options: Any) -> Any:
     return result
 
 
-def without_short_rows(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
+def without_short_rows(original: Any, collator: Any, features: Any, *rest: Any, **options: Any) -> Any:
     kept = [feature for feature in features if len(feature["input_ids"]) != 1]
-    return original(collator, kept, *more, **options)
+    return original(collator, kept, *rest, **options)
 
 
-def other_error(original: Any, collator: Any, features: Any, *more: Any, **options: Any) -> Any:
+def other_error(original: Any, collator: Any, features: Any, *rest: Any, **options: Any) -> Any:
     if any(len(feature["input_ids"]) != len(feature["attention_mask"]) for feature in features):
         raise KeyError("rows of two lengths")
-    return original(collator, features, *more, **options)
+    return original(collator, features, *rest, **options)
 
 
 def late_trait(batch: Any, features: Any) -> None:
@@ -243,9 +243,9 @@ def run(name: str) -> dict[str, Any]:
     for number in range(BATCHES):
         features = plant.late() if plant.late is not None and number == LATE else plant.features()
         expected, _ = outcome(theirs, copy.deepcopy(features))
-        got, said = outcome(ours, features)
+        got, texts = outcome(ours, features)
         differing += [number] if got != expected else []
-        told += [(number, text) for text in said]
+        told += [(number, text) for text in texts]
     stats = quadrat.stats()
     return {
         "name": name,

@@ -22,8 +22,8 @@ NUMBERS = {int: st.integers(0, 100), float: FLOATS, bool: st.booleans()}
 
 
 def array(values: Any, dtype: Any, library: str) -> Any:
-    made = np.array(values, dtype)
-    return torch.from_numpy(made) if library == "pt" else made
+    result = np.array(values, dtype)
+    return torch.from_numpy(result) if library == "pt" else result
 
 
 def ragged(rows: Any, library: str = "np", kind: str = "int64", trailing: Any = ()) -> Any:
@@ -36,8 +36,8 @@ def ragged(rows: Any, library: str = "np", kind: str = "int64", trailing: Any = 
 
 def moved(rows: Any, kind: str, trailing: Any, before: int) -> quadrat.Ragged:
     """A Ragged of tensors of any dtype, `before` values into them, with one more at the end."""
-    made, _ = ragged([[7] * before, *rows, [7]], "pt", "int64", trailing)
-    return quadrat.Ragged(made.values.to(getattr(torch, kind)), made.offsets[1:-1].clone())
+    source, _ = ragged([[7] * before, *rows, [7]], "pt", "int64", trailing)
+    return quadrat.Ragged(source.values.to(getattr(torch, kind)), source.offsets[1:-1].clone())
 
 
 def dtypes_for(number: type, kind: str | None = None) -> list[str]:
@@ -45,9 +45,11 @@ def dtypes_for(number: type, kind: str | None = None) -> list[str]:
 
     No float becomes an integer, and only a bool a bool.
     """
-    held = [one for one in KINDS if (one != "bool" or number is bool) and (number is not float or "float" in one)]
+    held = [name for name in KINDS if (name != "bool" or number is bool) and (number is not float or "float" in name)]
     return [
-        one for one in held if kind in (None, one) or (one != "bool" and ("float" in one or "float" not in str(kind)))
+        name
+        for name in held
+        if kind in (None, name) or (name != "bool" and ("float" in name or "float" not in str(kind)))
     ]
 
 
@@ -61,13 +63,13 @@ def rows_of_a_form(draw: Any) -> tuple[Any, list[Any], type, str, str]:
     kind = plain if form in ("list", "tuple") else draw(st.sampled_from(dtypes_for(number)))
     arrays = [np.array(row, kind) for row in rows]
     if form in ("list", "tuple"):
-        made = [list(row) if form == "list" else tuple(row) for row in rows]
+        result = [list(row) if form == "list" else tuple(row) for row in rows]
     elif form.startswith("Ragged"):
         values, offsets = np.concatenate([*arrays, np.empty(0, kind)]), np.cumsum([0, *map(len, rows)])
-        made = quadrat.Ragged(*(array(one, one.dtype, form[-2:]) for one in (values, offsets)))
+        result = quadrat.Ragged(*(array(part, part.dtype, form[-2:]) for part in (values, offsets)))
     else:
-        made = [torch.from_numpy(row) if form == "pt" else row for row in arrays]
+        result = [torch.from_numpy(row) if form == "pt" else row for row in arrays]
     if not form.startswith("Ragged") and not any(rows):
         kind = "int64"  # rows without numbers have no kind
     tensors = form == "Ragged pt" or (form == "pt" and len(rows) > 0)
-    return made, arrays, number, kind, "pt" if tensors else "np"
+    return result, arrays, number, kind, "pt" if tensors else "np"

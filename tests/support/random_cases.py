@@ -70,18 +70,18 @@ def options(rng: Rng, call: Any) -> dict[str, Any]:
 
     known = _VALUES | {"tokenizer": tokenizers(), "model": (_MODEL,)}
     known["padding"] = *known["padding"], PaddingStrategy.LONGEST, PaddingStrategy.MAX_LENGTH
-    made = {}
+    values = {}
     for name, default in defaults(call).items():
         if name in known:
-            made[name] = pick(rng, known[name] if default is _NONE else (default, *known[name]))
-    return made
+            values[name] = pick(rng, known[name] if default is _NONE else (default, *known[name]))
+    return values
 
 
 def defaults(call: Any) -> dict[str, Any]:
     """The options of a class or function, and their defaults; of a class, those of its bases, too."""
     fields = dataclasses.fields(call) if dataclasses.is_dataclass(call) else ()
-    made = {one.name: one.default if one.default is not dataclasses.MISSING else _NONE for one in fields}
-    return made | {name: one.default for name, one in inspect.signature(call).parameters.items()}
+    values = {field.name: field.default if field.default is not dataclasses.MISSING else _NONE for field in fields}
+    return values | {name: parameter.default for name, parameter in inspect.signature(call).parameters.items()}
 
 
 def pick(rng: Rng, choices: Any) -> Any:
@@ -99,34 +99,34 @@ def tokenizers() -> tuple[Any, ...]:
     model = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
     special = {f"{name[1:-1].lower()}_token": name for name in _SPECIAL}
     slow = type("SlowTokenizer", (PreTrainedTokenizerFast,), {"is_fast": False})
-    made = []
+    instances = []
     for cls, side, names in (
         (PreTrainedTokenizerFast, "right", ["input_ids", "token_type_ids", "attention_mask"]),
         (PreTrainedTokenizerFast, "left", ["input_ids", "attention_mask"]),
         (slow, "right", ["input_ids"]),
     ):
-        made.append(cls(tokenizer_object=model, padding_side=side, **special))
-        made[-1].model_input_names = names
-    return tuple(made)
+        instances.append(cls(tokenizer_object=model, padding_side=side, **special))
+        instances[-1].model_input_names = names
+    return tuple(instances)
 
 
 def lengths(rng: Rng, *, most: int = 20_000, equal: bool = False, even: bool = False, choices: int = 1) -> list[int]:
     """The lengths of the rows of a batch, at most about `most` tokens with padding."""
     rows = pick(rng, _ROWS) * choices
     widest = min(pick(rng, _WIDTHS), max(most // rows, 1))
-    made = np.full(rows, widest) if equal or rng.integers(4) == 0 else rng.integers(1, widest + 1, rows)
-    made[rng.integers(rows)] = widest
+    sizes = np.full(rows, widest) if equal or rng.integers(4) == 0 else rng.integers(1, widest + 1, rows)
+    sizes[rng.integers(rows)] = widest
     if not equal and rng.integers(8) == 0:
-        made[rng.integers(rows)] = 0
-    return [int(one) + int(one) % 2 * even for one in made]
+        sizes[rng.integers(rows)] = 0
+    return [int(size) + int(size) % 2 * even for size in sizes]
 
 
 def _square(rng: Rng, length: int) -> Any:
     """A mask of pairs of tokens, of short rows."""
     import torch
 
-    made = np.tri(length, dtype=np.int64)
-    return [1] * length if length > 20 else pick(rng, (torch.from_numpy, np.array))(made)
+    mask = np.tri(length, dtype=np.int64)
+    return [1] * length if length > 20 else pick(rng, (torch.from_numpy, np.array))(mask)
 
 
 def _words(rng: Rng, length: int) -> list[list[int]]:
@@ -160,17 +160,17 @@ def features(
 
     forms: tuple[Callable[[list[int]], Any], ...] = (list, list, np.array, torch.tensor)
     form = list if lists or choices else pick(rng, forms)
-    made: dict[str, list[Any]] = {}
+    table: dict[str, list[Any]] = {}
     for name, kinds in columns.items():
         if (kind := pick(rng, kinds)) is not None:
             values = [_KINDS[kind](rng, length) for length in sizes]
-            made[name] = [form(one) if type(one) is list and one else one for one in values]
+            table[name] = [form(value) if type(value) is list and value else value for value in values]
     if choices:
-        made = {
-            name: [list(one) for one in zip(*[iter(values)] * choices, strict=True)] for name, values in made.items()
+        table = {
+            name: [list(row) for row in zip(*[iter(values)] * choices, strict=True)] for name, values in table.items()
         }
-        made["label"] = [_KINDS["int"](rng, 0) for _ in made["input_ids"]]
-    rows = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+        table["label"] = [_KINDS["int"](rng, 0) for _ in table["input_ids"]]
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     if rng.random() < broken:
         return pick(rng, ([], [{**row, "label": "text"} for row in rows], [{"other": [1]} for _ in rows]))  # type: ignore[no-any-return]
     return rows
@@ -204,10 +204,10 @@ def run_collator(rng: Rng, name: str) -> None:
     import quadrat
 
     cls, (columns, sizes, how) = getattr(quadrat, name), COLLATORS[name]
-    made = options(rng, ORIGINALS[name])
-    if made.get("whole_word_mask"):  # transformers has no whole words with padding, and quadrat has
-        made, sizes = made | {"pad_to_multiple_of": None}, sizes | {"equal": True}
-    cls(**made)(features(rng, columns, lengths(rng, **sizes), **how))
+    arguments = options(rng, ORIGINALS[name])
+    if arguments.get("whole_word_mask"):  # transformers has no whole words with padding, and quadrat has
+        arguments, sizes = arguments | {"pad_to_multiple_of": None}, sizes | {"equal": True}
+    cls(**arguments)(features(rng, columns, lengths(rng, **sizes), **how))
 
 
 def run_pad(rng: Rng) -> None:

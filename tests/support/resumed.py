@@ -68,10 +68,10 @@ STREAMS = {
 def collate(items: Any) -> Any:
     """Items are rows, batches or packs."""
     rows = [row for item in items for row in (item if isinstance(item, list) else [item])]
-    made = torch.zeros(len(rows), WIDTH, dtype=torch.int64)
-    for place, row in zip(made, rows, strict=True):
+    ids = torch.zeros(len(rows), WIDTH, dtype=torch.int64)
+    for place, row in zip(ids, rows, strict=True):
         place[: len(row["input_ids"])] = torch.as_tensor(row["input_ids"])
-    return {"input_ids": made}
+    return {"input_ids": ids}
 
 
 class Model(torch.nn.Module):
@@ -89,7 +89,7 @@ class Recording(Trainer):
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         rows = [[number for number in dict.fromkeys(row) if number] for row in inputs["input_ids"].tolist()]
         self.record.append([self.state.global_step, rows])
-        with self.said.open("a") as file:
+        with self.record_file.open("a") as file:
             print(json.dumps(self.record[-1]), file=file)
         return super().compute_loss(model, inputs, *args, **kwargs)
 
@@ -131,12 +131,12 @@ def train(
     dataset = STREAMS[stream]() if isinstance(stream, str) else stream
     length = {"num_train_epochs": 3} if stream == "rows by tokens" else {"max_steps": 40}
     size = 3 if str(stream) in ("3 shards", "concatenated", "1 shard", "mapped", "buffer", "no state") else 1
-    given = {"save_strategy": "steps", "save_steps": 1000, "per_device_train_batch_size": size, **length, **options}
+    settings = {"save_strategy": "steps", "save_steps": 1000, "per_device_train_batch_size": size, **length, **options}
     ends = Ends(stop, kill)
     callbacks = [ends] if callback is None or stream == "rows by tokens" else [callback(), ends]
     trainer = trainer(
         model=Model(),
-        args=arguments(folder, **given),
+        args=arguments(folder, **settings),
         train_dataset=dataset,
         eval_dataset=evaluated,
         data_collator=collate,
@@ -144,7 +144,7 @@ def train(
     )
     if stream == "rows by tokens":
         quadrat.batch_by_tokens(trainer, WIDTH)
-    trainer.record, trainer.epochs, trainer.said = [], ends.epochs, Path(folder, "said")
-    trainer.said.parent.mkdir(parents=True, exist_ok=True)
+    trainer.record, trainer.epochs, trainer.record_file = [], ends.epochs, Path(folder, "said")
+    trainer.record_file.parent.mkdir(parents=True, exist_ok=True)
     trainer.train(resume_from_checkpoint=resume)
     return trainer

@@ -32,10 +32,10 @@ def with_addresses(project: str, repository: str, tag: str) -> str:
         "Issues": f"{repository}/issues",
     }
     lines = "".join(f'{name} = "{address}"\n' for name, address in pages.items())
-    before, found, after = project.partition(BEFORE)
-    if not found:
+    before, separator, after = project.partition(BEFORE)
+    if not separator:
         raise SystemExit(f"pyproject.toml has no {BEFORE.strip()}")
-    return f"{before}[project.urls]\n{lines}\n{found}{after}"
+    return f"{before}[project.urls]\n{lines}\n{separator}{after}"
 
 
 def set_address(repository: str, folder: Path) -> None:

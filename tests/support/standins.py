@@ -67,20 +67,22 @@ def _pairs() -> str:
 def encoder_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
     """A tokenizer of word pieces with [CLS] and [SEP], like BERT's."""
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    given = {"model_max_length": 64, "model_input_names": inputs, **_SPECIAL, **options}
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_pieces()), **given)
+    settings = {"model_max_length": 64, "model_input_names": inputs, **_SPECIAL, **options}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_pieces()), **settings)
 
 
 def decoder_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
     """A tokenizer of bytes, like GPT-2's, with a chat template."""
-    given = {"pad_token": "<pad>", "eos_token": "<eos>", "model_max_length": 64, **options}
+    settings = {"pad_token": "<pad>", "eos_token": "<eos>", "model_max_length": 64, **options}
     inputs = ["input_ids", "attention_mask"]
-    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_pairs()), model_input_names=inputs, **given)
-    made.chat_template = (
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(_pairs()), model_input_names=inputs, **settings
+    )
+    tokenizer.chat_template = (
         "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
         "{% if add_generation_prompt %}assistant: {% endif %}"
     )
-    return made
+    return tokenizer
 
 
 def encoder_config(**options: Any) -> BertConfig:
@@ -122,9 +124,9 @@ def save_hub(folder: Path) -> Path:
 @contextlib.contextmanager
 def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The patches that code makes in this block, undone at its end."""
-    made: list[Any] = []
+    patches: list[Any] = []
     monkeypatch.setattr(Patch, "__init__", Patch.__init__)  # undone at the end of the test
-    wrap_method(Patch, "__init__", lambda patch, *_: patch, lambda patch, _: made.append(patch))
-    yield made
-    while made:
-        made.pop().undo()
+    wrap_method(Patch, "__init__", lambda patch, *_: patch, lambda patch, _: patches.append(patch))
+    yield patches
+    while patches:
+        patches.pop().undo()

@@ -60,8 +60,8 @@ class Counting(Marked):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = super().__torch_function__(function, types, args, kwargs)
-        return [number + 1 for number in made] if function is torch.Tensor.tolist else made
+        result = super().__torch_function__(function, types, args, kwargs)
+        return [number + 1 for number in result] if function is torch.Tensor.tolist else result
 
 
 def _tensor(row: Any) -> Any:
@@ -211,7 +211,7 @@ def row_columns(draw: Any, lengths: list[int], form: str, element: str) -> list[
         forms = draw(
             st.lists(st.sampled_from(["list", "tuple", "array", "tensor"]), min_size=len(rows), max_size=len(rows))
         )
-    return [_as_form(draw, row, one, dtype) for row, one in zip(rows, forms, strict=True)]
+    return [_as_form(draw, row, kind, dtype) for row, kind in zip(rows, forms, strict=True)]
 
 
 _NUMBERS = {"int": _INTS, "float": st.floats(width=32), "bool": st.booleans()}
@@ -249,7 +249,7 @@ def number_columns(draw: Any, count: int) -> list[Any]:
         dtype = draw(st.sampled_from(_SCALAR_DTYPES))
         form = draw(st.sampled_from(["scalar", "scalar", "array", "tensor"]))
         dtypes = [draw(st.sampled_from(_SCALAR_DTYPES)) if several else dtype for _ in range(count)]
-        return [draw(typed_numbers(one, form)) for one in dtypes]
+        return [draw(typed_numbers(kind, form)) for kind in dtypes]
     numbers = _NUMBERS[draw(st.sampled_from([*["int"] * 4, *["float"] * 2, *_NUMBERS]))]
     return [draw(numbers) for _ in range(count)]
 

@@ -90,12 +90,12 @@ def everything(lengths=LENGTHS):
 
 def outcome_of(dataset, stop=None, states=True):
     """The rows of a `datasets.IterableDataset` up to one, and the states; or the error."""
-    found = []
+    outcomes = []
     try:
         for number, row in enumerate(dataset):
-            found.append((repr({**row}), list(row), dataset.state_dict() if states else None))
+            outcomes.append((repr({**row}), list(row), dataset.state_dict() if states else None))
             if number == stop:
                 break
     except Exception as error:
-        found.append((type(error), str(error)))
-    return found
+        outcomes.append((type(error), str(error)))
+    return outcomes

@@ -34,6 +34,6 @@ def a_column(total: int, dtype: torch.dtype, trailing: tuple[int, ...] = ()) -> 
     return torch.randint(0, 2 if dtype == torch.bool else 100, (total, *trailing)).to(dtype)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Equal to the last bit, with dtype, shape and device."""
-    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
+    return value.dtype == other.dtype and value.device == other.device and torch.equal(value, other)

@@ -21,7 +21,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     try:
         with ThreadPoolExecutor(len(calls)) as pool:
             begun = [pool.submit(begin, call) for call in calls]
-            return [one.result() for one in begun]
+            return [future.result() for future in begun]
     finally:
         sys.setswitchinterval(before)
 

@@ -63,8 +63,8 @@ class Stop(TrainerCallback):
 def tiny(cls: Any, **options: Any) -> Any:
     set_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    given = {"vocab_size": 400, "num_labels": 3, "is_decoder": cls is BertLMHeadModel, **sizes, **options}
-    return cls(BertConfig(**given))
+    settings = {"vocab_size": 400, "num_labels": 3, "is_decoder": cls is BertLMHeadModel, **sizes, **options}
+    return cls(BertConfig(**settings))
 
 
 def arguments(folder: Any, **options: Any) -> TrainingArguments:
@@ -87,6 +87,6 @@ def trainer_of(
 ) -> Any:
     """A Trainer for one epoch in batches of 8 rows; by default of a classifier whose rows are padded."""
     collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator
-    given = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
+    settings = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
     model = tiny(BertForSequenceClassification, **DETERMINISTIC) if model is None else model
-    return cls(model=model, args=given, train_dataset=dataset, data_collator=collator)
+    return cls(model=model, args=settings, train_dataset=dataset, data_collator=collator)

@@ -40,7 +40,7 @@ def assert_same(expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zero
 
 def assert_same_gradients(reference: Any, model: Any, most: float = 1e-9) -> None:
     """Gradients of all parameters, relative to the largest of the model: those of key biases are 0 but for rounding."""
-    scale = max(float(one.grad.abs().max()) for one in reference.parameters() if one.grad is not None)
+    scale = max(float(weight.grad.abs().max()) for weight in reference.parameters() if weight.grad is not None)
     assert scale > 0
     others = dict(model.named_parameters())
     for name, parameter in reference.named_parameters():

@@ -52,9 +52,9 @@ class Tokenizer:
     def add_tokens(self, tokens: list[Any]) -> int:
         before = len(self.added)
         for token in tokens:
-            made = token if isinstance(token, AddedToken) else AddedToken(str(token))
-            number = self.token_to_id(str(made))
-            self.added[self.get_vocab_size() if number is None else number] = made
+            entry = token if isinstance(token, AddedToken) else AddedToken(str(token))
+            number = self.token_to_id(str(entry))
+            self.added[self.get_vocab_size() if number is None else number] = entry
         return len(self.added) - before
 
     add_special_tokens = add_tokens
@@ -63,7 +63,7 @@ class Tokenizer:
         return self.get_vocab().get(token)
 
     def id_to_token(self, number: int) -> str | None:
-        return next((token for token, one in self.get_vocab().items() if one == number), None)
+        return next((token for token, value in self.get_vocab().items() if value == number), None)
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
         added = {str(token): number for number, token in self.added.items()} if with_added_tokens else {}
@@ -90,8 +90,8 @@ class _Standin(types.ModuleType):
     def __init__(self, name: str, **known: Any) -> None:
         super().__init__(name)
         vars(self).update(known, __spec__=importlib.machinery.ModuleSpec(name, None), __path__=[])
-        for one in known.values():
-            one.__module__ = name
+        for member in known.values():
+            member.__module__ = name
         sys.modules[name] = self
 
     def __getattr__(self, name: str) -> Any:

@@ -51,20 +51,20 @@ class States:
         self._collators = [collator for collator in collators if hasattr(collator, "generator")]
 
     def take(self) -> tuple[Any, ...]:
-        own = [state_of(collator.generator) for collator in self._collators]
-        return torch.get_rng_state(), np.random.get_state(), random.getstate(), own
+        states = [state_of(collator.generator) for collator in self._collators]
+        return torch.get_rng_state(), np.random.get_state(), random.getstate(), states
 
     def restore(self, state: tuple[Any, ...]) -> None:
         torch.set_rng_state(state[0])
         np.random.set_state(state[1])
         random.setstate(state[2])
-        for collator, own in zip(self._collators, state[3], strict=True):
-            if isinstance(own, torch.Tensor):
-                collator.generator.set_state(own)
-            elif own is None:
+        for collator, generator_state in zip(self._collators, state[3], strict=True):
+            if isinstance(generator_state, torch.Tensor):
+                collator.generator.set_state(generator_state)
+            elif generator_state is None:
                 collator.generator = None
             else:
-                collator.generator.bit_generator.state = own
+                collator.generator.bit_generator.state = generator_state
 
     @staticmethod
     def same(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[bool]:
@@ -72,8 +72,8 @@ class States:
 
 
 def of_collator(name: str, collator: Any, features: Any, *, reference: Any = None) -> Work:
-    own = copy.deepcopy(features) if type(features) is list else features  # references to the samples come and go
-    return Work(name, lambda: collator(own), collator, own, reference)
+    inputs = copy.deepcopy(features) if type(features) is list else features  # references to the samples come and go
+    return Work(name, lambda: collator(inputs), collator, inputs, reference)
 
 
 def collators() -> Iterator[Work]:
@@ -111,8 +111,8 @@ def collators_with_options() -> Iterator[Work]:
     extra = [{**row, "further": row["input_ids"]} for row in rows]
     padding = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"further": 3})
     yield of_collator("DataCollatorWithPadding, pad_values", padding, extra)
-    own = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
-    yield of_collator("DataCollatorWithPadding, fell back", own, rows)
+    fallback = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
+    yield of_collator("DataCollatorWithPadding, fell back", fallback, rows)
     held = [{**row, "box": [[1, 2], [3, 4]]} for row in rows]
     yield of_collator("DataCollatorWithPadding, nested", quadrat.DataCollatorWithPadding(make_tokenizer()), held)
     yield of_collator("default_data_collator", quadrat.default_data_collator, samples.batch("DefaultDataCollator"))

@@ -42,7 +42,7 @@ class FlatOptions(NamedTuple):
     label: str | None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
     flattening: Flattening
     extra: tuple[tuple[str, type], ...] = ()  # more columns with one number per token, and the type of what pads each
-    own: OwnColumns = OwnColumns()  # of which columns are joined, and dtypes
+    column_options: OwnColumns = OwnColumns()  # of which columns are joined, and dtypes
     padded: bool = False  # whether there may be padding
     derives: str = ""  # with labels "none": how `labels` are made from the joined ids
     packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
@@ -59,7 +59,7 @@ LACKS["return_flash_attn_kwargs"] = 'give padding_free=quadrat.Flattening(kwargs
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
     options: FlatOptions = key.options
-    how, columns, label, labels = options.flattening, options.own, options.label, options.labels
+    how, columns, label, labels = options.flattening, options.column_options, options.label, options.labels
     unshifted = options.padded or options.packed  # whether a separator in place of a missing label is in the way
     shapes = col.column_shapes(key.signature)
     names = tuple(name for name in key.names if name not in columns.joined)
@@ -263,7 +263,7 @@ def flatten(collator: Any, features: Any, spec: Flat) -> Any:
 def refuse(collator: Any, spec: Flat, features: Any, why: Reason) -> NoReturn:
     """Raise why no kernel flattens these features, and what to give: TypeError for rows, KeyError, else ValueError."""
     options = spec.options
-    for name in options.own.joined:
+    for name in options.column_options.joined:
         check_rows(collator, name, features)
     label = () if options.label is None else (options.label,)
     lengths, extra = {}, dict(options.extra)

@@ -61,7 +61,7 @@ class PaddedOptions(NamedTuple):
     rounds: bool  # whether there is a multiple to round widths up to
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
-    own: OwnColumns
+    column_options: OwnColumns
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids, see `Labelling`
@@ -131,7 +131,7 @@ def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
     shape = shapes[names.index(options.main)]
     if shape.over:
         raise FallBack("max_length is below the longest row", "truncate the rows when you tokenize them")
-    if missing := {name for name, _ in options.own.pads} - {*names, *LABELS}:
+    if missing := {name for name, _ in options.column_options.pads} - {*names, *LABELS}:
         raise FallBack(f"the first row has no column {min(missing)!r}", "give each row the columns of pad_values")
     # In lists the reference looks at the first number; arrays it turns into lists first.
     arrays = bool(shape.first_form & col.MEMORY_ROWS)
@@ -150,7 +150,7 @@ def _main_of(key: PlanKey, shapes: list[col.ColumnShape]) -> tuple[int, bool]:
 def padded_plan(key: PlanKey) -> Plan:
     """The step of each column."""
     names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
-    columns, label = options.own, options.label
+    columns, label = options.column_options, options.label
     extra = {*dict(columns.pads), *columns.joined}
     labels = None if label is None else label.name_in(names)
     # The model compares what its decoder makes of columns with the labels, which are then as wide.
@@ -332,7 +332,7 @@ class Padded(Spec):
             if "token_type_ids" in names:
                 values["token_type_ids"] = tokenizer.pad_token_type_id
         if pad_values := collator.pad_values:
-            values |= {**pad_values, **options.own.values(pad_values, names.index(options.main))}
+            values |= {**pad_values, **options.column_options.values(pad_values, names.index(options.main))}
         if options.label is not None:
             values[options.label.output or options.label.name_in(names)] = options.label.value
         return values

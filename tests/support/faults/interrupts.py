@@ -76,8 +76,8 @@ def _interrupted(work: works.Work, interrupts: Interrupts, times: int) -> str:
         checked.check_next()
     assert frozen(work.features) == before, f"{work.name}: features have changed"
     checked.check_references()
-    said = ", ".join(f"generators {name} {count}" for name, count in sorted(outcomes.items()))
-    return row(f"KeyboardInterrupt: {work.name}", times, f"{batches:,} batches right; {said}")
+    text = ", ".join(f"generators {name} {count}" for name, count in sorted(outcomes.items()))
+    return row(f"KeyboardInterrupt: {work.name}", times, f"{batches:,} batches right; {text}")
 
 
 def _by_the_reference(checked: Checked) -> Any:

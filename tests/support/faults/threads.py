@@ -34,8 +34,8 @@ def shared(quick: bool) -> Iterator[str]:
             return batches
 
         count = sum(together(*[many] * THREADS))
-        said = "no error (what is drawn depends on the threads' order)" if draws else "all right"
-        yield row(f"{THREADS} threads: {work.name}", count, said)
+        text = "no error (what is drawn depends on the threads' order)" if draws else "all right"
+        yield row(f"{THREADS} threads: {work.name}", count, text)
 
 
 def _repeats(work: works.Work) -> bool:
@@ -81,8 +81,8 @@ def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) ->
 
     together(collate, change, change)
     assert works.picture(_from_anew(collator, name)) == expected, f"{name}: the next batch is another"
-    said = ", ".join(f"{count:,} {kind}" for kind, count in outcomes.most_common())
-    return row(f"features change, {form}: {name}", batches, said)
+    text = ", ".join(f"{count:,} {kind}" for kind, count in outcomes.most_common())
+    return row(f"features change, {form}: {name}", batches, text)
 
 
 def _from_anew(collator: Any, name: str) -> Any:

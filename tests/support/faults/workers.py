@@ -80,8 +80,8 @@ def _killed(method: str, kind: str, times: int) -> str:
         whole = [works.picture(batch) for batch in _loader(kind, collate, method)]
         assert whole == expected, "the next epoch is another"
     grown = len(set(os.listdir("/dev/shm")) - left)
-    said = f"torch's error after at most {slowest:.1f} s, next epoch right; {grown} segments left in /dev/shm"
-    return row(f"a worker is killed, {method}: {kind}", times, said)
+    text = f"torch's error after at most {slowest:.1f} s, next epoch right; {grown} segments left in /dev/shm"
+    return row(f"a worker is killed, {method}: {kind}", times, text)
 
 
 def full(quick: bool) -> Iterator[str]:
@@ -105,8 +105,8 @@ def full(quick: bool) -> Iterator[str]:
     assert done.returncode == 0, done.stderr[-3000:]
     for line in done.stdout.splitlines():
         if line.startswith("row:"):
-            count, _, said = line.removeprefix("row:").partition(" ")
-            yield row(what, int(count), said)
+            count, _, text = line.removeprefix("row:").partition(" ")
+            yield row(what, int(count), text)
 
 
 def inside(quick: int) -> None:
