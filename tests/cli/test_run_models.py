@@ -254,7 +254,7 @@ GRPO = """
 import warnings
 warnings.simplefilter("ignore")
 from model.test_prompt_groups import trainer_of
-trainer_of("GRPO", "out", beta=0.1).train()
+trainer_of("GRPO", "out").train()
 """
 
 
