@@ -99,7 +99,9 @@ def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: N
             if others - set(fixtures):
                 told(f"{place}::{name}: needs {', '.join(sorted(others - set(fixtures)))}")
                 continue
-            if any(mark.name == "skipif" and mark.args[0] for mark in getattr(test, "pytestmark", [])):
+            of_module = getattr(module, "pytestmark", [])
+            marks = [*getattr(test, "pytestmark", []), *(of_module if type(of_module) is list else [of_module])]
+            if any(mark.name == "skipif" and mark.args[0] for mark in marks):
                 told(f"{place}::{name}: is skipped")
                 continue
             lent = {other: fixtures[other] for other in others}
