@@ -255,7 +255,7 @@ def _in_windows(function: Any, rows: Iterator[Any], window: int, options: Any, p
 
 
 def _computed(function: Callable[[Any], Any], batches: by_length, padding_value: Any, bar: Any) -> Any:
-    """What a function returns of each batch, in the order of the rows."""
+    """Calls a function with each batch, and returns its outputs in the order of the rows."""
     outputs = []
     for numbers, batch in batches:
         with _naming(numbers):

@@ -1,4 +1,4 @@
-"""What `quadrat waste` reads: rows of texts or of token ids, and the tokenizer that counts the texts."""
+"""The corpus of `quadrat waste`: rows of texts or of token ids, and the tokenizer that counts the texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What batches cost: the tokens that a model computes for them, padding included."""
+"""The cost of batches: the tokens that a model computes for them, padding included."""
 
 from dataclasses import dataclass
 

@@ -20,7 +20,7 @@ _PROMPT = "prompt_ids"
 
 
 class RowsInBatches(NamedTuple):
-    """What rows take in a batch."""
+    """The tokens that rows take in a batch."""
 
     tokens: IntArray  # `[rows]`, of all sequences of a row
     sequences: int = 1  # rows of a batch that come from one of the dataset: choices, or completions

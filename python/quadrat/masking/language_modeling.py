@@ -348,7 +348,7 @@ class IdRows(Spec):
         )
 
     def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
-        """What pads the ids."""
+        """The id of the padding token, which pads the ids."""
         return {MAIN: self.options[1]}
 
     def make(self, collator: Any, features: Any) -> Any:

@@ -51,7 +51,7 @@ def calls_of_thread() -> list[Call]:
 
 
 def result_of(call: Call, arguments: dict[str, Any], lockstep: Lockstep | None = None) -> Any:
-    """What a model gives in a call of a proof."""
+    """The output of a model in a call of a proof."""
     calls, module, call.proof = calls_of_thread(), call.root, True
     before = calls[:]
     calls[:] = [call]

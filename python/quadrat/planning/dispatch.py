@@ -15,9 +15,8 @@ from quadrat.support.memory import interop
 class Imitator(Remembering):
     """A collator, or a function with its options: what `dispatch` asks of it. Each may raise FallBack."""
 
-    _explains_errors: ClassVar[bool] = (
-        False  # whether `compared` adds hints to errors; False: the reference's call does
-    )
+    # Whether `compared` adds hints to errors; False: the reference's call does.
+    _explains_errors: ClassVar[bool] = False
 
     def _look(self, features: Any) -> Any:
         """What is given, as the rows that plans read."""

@@ -169,7 +169,7 @@ class Flat(Spec):
         )
 
     def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
-        """What pads each output."""
+        """The padding value of each output."""
         return self.pads
 
     def make(self, collator: Any, features: Any) -> Any:
@@ -281,8 +281,7 @@ def refuse(collator: Any, spec: Flat, features: Any, why: Reason) -> NoReturn:
             raise ValueError(f"{where}; give one value per token")
     for row in np.flatnonzero(tokens == 0) if options.padded and options.labels == "shifted" else ():
         raise ValueError(f"column '{MAIN}', row {row} is empty, and a separator has no place in it; leave it out")
+    # Raises ValueError where rows are longer than the batch.
     place = options.flattening._replace(position_ids_start=0)
-    layout_of_rows(
-        place, tokens, int(tokens.sum()), spec.multiple
-    )  # raises ValueError where rows are longer than the batch
+    layout_of_rows(place, tokens, int(tokens.sum()), spec.multiple)
     raise ValueError(reason_text(*why))

@@ -321,7 +321,7 @@ class Padded(Spec):
         )
 
     def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
-        """What pads each column. Raises FallBack."""
+        """The padding value of each column. Raises FallBack."""
         names, options, tokenizer = key.names, key.options, collator.tokenizer
         values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
         if options.pads:

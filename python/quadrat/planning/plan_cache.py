@@ -125,7 +125,7 @@ class Spec:
         raise NotImplementedError
 
     def values(self, collator: Any, key: PlanKey) -> dict[str, Any]:
-        """What the steps write, by output. Raises FallBack."""
+        """The values that the steps write, by output. Raises FallBack."""
         return {}
 
     def hold(self, name: str, features: Any, key: PlanKey) -> Any:
