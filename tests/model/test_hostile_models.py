@@ -4,7 +4,13 @@ import copy
 
 import pytest
 import torch
-from transformers import BertForQuestionAnswering, BertModel, LlamaForCausalLM, LlamaModel
+from transformers import (
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertModel,
+    LlamaForCausalLM,
+    LlamaModel,
+)
 
 from quadrat import remove_padding
 from support.families import DECODER, ENCODER, padded_batch, tiny_of
@@ -175,4 +181,50 @@ def test_question_answering_is_left_alone_with_its_loss():
         for (name, value), (_, other) in zip(leaves(reference(**batch)), leaves(model(**batch)), strict=True):
             assert torch.equal(value, other), name
     assert not removed.removed
+    assert removed.left
+
+
+LITTLE, MUCH = [60] * 31 + [59], [60] * 30 + [20, 10]
+
+
+def batch_of_lengths(lengths, *, left=False):
+    """Rows of these lengths, with ids at padding that models do not take for padding."""
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(5, 90, mask.shape, generator=torch.Generator().manual_seed(0))
+    return {"input_ids": ids, "attention_mask": mask.flip(1) if left else mask}
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+@pytest.mark.parametrize("at_padding", [False, True])
+def test_labels_that_padding_predicts_count_however_few_they_are(left, at_padding):
+    """A batch with one such label among 1,900 has the same loss but for rounding; the next one has not."""
+    model = tiny_of(LlamaForCausalLM, DECODER).float()
+    reference = copy.deepcopy(model)
+    with remove_padding(model), torch.no_grad():
+        for lengths in (LITTLE, MUCH):
+            batch = batch_of_lengths(lengths, left=left)
+            labels = batch["input_ids"].masked_fill((batch["attention_mask"] == 0) & (not at_padding), -100)
+            assert_same(reference(**batch, labels=labels), model(**batch, labels=labels), batch["attention_mask"], 2e-6)
+
+
+def test_much_padding_is_proven_although_little_was():
+    """One place of padding among 1,920 hardly changes the loss of question answering."""
+    model = tiny_of(BertForQuestionAnswering, ENCODER).float()
+    reference = copy.deepcopy(model)
+    answers = {"start_positions": torch.arange(32) % 10, "end_positions": torch.arange(32) % 10}
+    with remove_padding(model) as removed:
+        for lengths in (LITTLE, MUCH):
+            batch = batch_of_lengths(lengths) | answers
+            assert_same(reference(**batch), model(**batch), batch["attention_mask"], 2e-5)
+    assert removed.left
+
+
+def test_scores_of_rows_without_tokens():
+    """Scores as wide as the batch are not outputs of tokens, which have no value at padding."""
+    model = tiny_of(BertForSequenceClassification, ENCODER)
+    reference = copy.deepcopy(model)
+    with remove_padding(model) as removed, torch.no_grad():
+        for lengths in ([2, 1, 0], [1, 0, 0]):
+            batch = batch_of_lengths(lengths)
+            assert_same(reference(**batch), model(**batch), batch["attention_mask"], scores=True)
     assert removed.left

@@ -19,8 +19,13 @@ def leaves(output: Any, name: str = "output") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{name}.{place}")
 
 
-def assert_same(expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zeros: bool = False) -> None:
-    """Outputs of real tokens, and those without a place for each token, are the same; with zeros, 0 at padding."""
+def assert_same(
+    expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zeros: bool = False, scores: bool = False
+) -> None:
+    """Outputs of real tokens, and those without a place for each token, are the same; with zeros, 0 at padding.
+
+    scores: outputs of two dimensions are scores of rows, even if they are as wide as the batch.
+    """
     wanted, present = dict(leaves(expected)), dict(leaves(got))
     assert list(present) == list(wanted)
     real = mask != 0
@@ -30,7 +35,7 @@ def assert_same(expected: Any, got: Any, mask: Any, most: float = 1e-11, *, zero
         assert other.dtype == value.dtype, name
         if value.dim() > 1 and len(value) == len(real) and value.shape[1] <= real.shape[1] and value.shape != (1, 1):
             kept = real[:, real.shape[1] - value.shape[1] :]
-            if value.dim() > 2 or value.shape[1] == real.shape[1]:
+            if value.dim() > 2 or (value.shape[1] == real.shape[1] and not scores):
                 assert not zeros or not other[~kept].any(), name
                 pair = other[kept], value[kept]
         limit = max(most, 1e-6) if value.dtype == torch.float32 else most  # of a loss in float32

@@ -79,27 +79,28 @@ class Flat:
 
     def put_together(self, output: Any) -> Any:
         """The outputs of the call as of the padded batch, zeros at padding."""
-        output = self._put(output, ())
+        output = map_tensors(self._put, output)
         pooler = getattr(self.module, "pooler", None)
         if pooler is not None and getattr(output, "pooler_output", None) is not None:
             output["pooler_output"] = pooler(output[0])
         return output
 
     def _put(self, value: Any, path: Path) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self._put_tensor(value, path)
-        if isinstance(value, dict):
-            for key, part in list(value.items()):
-                value[key] = self._put(part, (*path, key))
-            return value
-        if type(value) in (list, tuple):
-            return type(value)(self._put(part, (*path, place)) for place, part in enumerate(value))
-        return value
-
-    def _put_tensor(self, value: Any, path: Path) -> Any:
         for of_last_columns, rows in enumerate((self.rows, self._kept)):
             known = self._paths is None or self._paths.get(path) == of_last_columns
             if rows is not None and known and value.shape[:2] == (1, rows.total):
                 self.put_paths[path] = of_last_columns
                 return rows.put(value)
         return value
+
+
+def map_tensors(function: Callable[[Any, Path], Any], value: Any, path: Path = ()) -> Any:
+    """An output with other tensors: what the function gives for each, and for where it is."""
+    if isinstance(value, torch.Tensor):
+        return function(value, path)
+    if isinstance(value, dict):
+        for key, part in list(value.items()):
+            value[key] = map_tensors(function, part, (*path, key))
+    elif type(value) in (list, tuple):
+        return type(value)(map_tensors(function, part, (*path, place)) for place, part in enumerate(value))
+    return value

@@ -8,6 +8,7 @@ import torch
 
 from quadrat.model.arguments import IGNORED, LABELS, MASK, has_cache, of_tokens
 from quadrat.model.attention import is_flash
+from quadrat.model.backbone import map_tensors
 from quadrat.model.rows import Rows
 
 _BOUNDS = "cu_seq_lens_q"
@@ -47,11 +48,8 @@ class BoundedRows(Rows):
 
     def put_all(self, output: Any) -> Any:
         """Outputs with a place for each token as of the padded batch."""
-        if isinstance(output, torch.Tensor):
-            return self.put(output) if output.shape[:2] == (1, self.total) else output
-        if isinstance(output, dict):
-            return {name: self.put_all(value) for name, value in output.items()}
-        return type(output)(map(self.put_all, output)) if type(output) in (list, tuple) else output
+        flat = 1, self.total
+        return map_tensors(lambda value, _: self.put(value) if value.shape[:2] == flat else value, output)
 
 
 def bounded_rows(arguments: dict[str, Any], module: Any) -> BoundedRows | None:

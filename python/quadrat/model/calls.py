@@ -52,7 +52,7 @@ def calls_of_thread() -> list[Call]:
 
 def result_of(call: Call, arguments: dict[str, Any], lockstep: Lockstep | None = None) -> Any:
     """The output of a model in a call of a proof."""
-    calls, module, call.proof = calls_of_thread(), call.root, True
+    calls, module, call.proof, call.runs = calls_of_thread(), call.root, True, False
     before = calls[:]
     calls[:] = [call]
     try:

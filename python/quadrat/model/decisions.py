@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,15 +27,6 @@ logger = logging.getLogger("quadrat")
 _proving = new_lock()
 
 
-@dataclass(frozen=True)
-class Decision:
-    """How calls of one form are computed, and up to which size that is proven. Without a way they stay as they are."""
-
-    way: Way | None
-    longest: int
-    width: int
-
-
 class Decisions:
     """The decisions about one model. They hold no model: a copy of a model may use them.
 
@@ -45,7 +37,8 @@ class Decisions:
 
     def __init__(self, counts: Counts, prepare: Callable[[Any], None]) -> None:
         self._counts, self._prepare = counts, prepare
-        self._of_forms: dict[Any, Decision] = {}
+        # How calls of each form are computed, without a way as they are, and up to which sizes that is proven.
+        self._of_forms: dict[Any, tuple[Way | None, tuple[int, ...]]] = {}
         self._names_change_nothing: bool | None = None
         self._may_share = {True: True, False: True}  # with labels, and without
 
@@ -58,31 +51,34 @@ class Decisions:
         """
         lockstep, way, shared = Lockstep(module), None, None
         if mask is not None:
-            form, longest = form_of(module, arguments, mask)
+            form, sizes = form_of(module, arguments, mask)
             shared = self._shared(module, arguments, mask)
             prove = functools.partial(self._proven, module, arguments, mask, shared, lockstep)
-            way = self._decided((*form, shared is not None), longest, mask.shape[1], prove)
+            way = self._decided((*form, shared is not None), sizes, prove)
         elif bounded is not None and not lockstep.sharded:
             padded = bounded.padded(arguments)
-            form, longest = form_of(module, padded, bounded.real)
+            form, sizes = form_of(module, padded, bounded.real)
             prove = functools.partial(self._proven_bounded, module, bounded, padded, arguments)
-            way = self._decided((*form, "bounded"), longest, longest, prove)
+            way = self._decided((*form, "bounded"), sizes, prove)
         if lockstep.sharded and not has_cache(arguments):  # call as often as other processes do for their proofs
             with proof.undisturbed(module):
                 lockstep.accompany(lambda: result_of(Call(module), arguments))
         if way is not None and way.places and not takes_rows(module.config._attn_implementation):
             set_names(module)  # again, after somebody chose another implementation for a while
-        if way is not None and way.tokenwise and torch.is_grad_enabled() and _computes_again(module):
+        computed_again = (getattr(inner, "gradient_checkpointing", False) for inner in module.modules())
+        if way is not None and way.tokenwise and torch.is_grad_enabled() and any(computed_again):
             return None, None  # layers are computed again after the call, when nobody knows which tokens are real
         return way, shared
 
-    def _decided(self, form: Any, longest: int, width: int, prove: Callable[[], Way | None]) -> Way | None:
-        decision = self._of_forms.get(form)
-        if decision is None or (decision.way is not None and (longest > decision.longest or width > decision.width)):
+    def _decided(self, form: Any, sizes: tuple[int, ...], prove: Callable[[], Way | None]) -> Way | None:
+        way, proven = self._of_forms.get(form, (None, None))
+        if proven is None or (way is not None and any(map(operator.gt, sizes, proven))):
+            before = way
             with _proving:
                 way = prove()
-            decision = self._of_forms[form] = Decision(way, longest, width)
-        return decision.way
+            sizes = tuple(map(max, sizes, proven)) if proven is not None and way == before else sizes
+            self._of_forms[form] = way, sizes
+        return way
 
     def _shared(self, module: Any, arguments: dict[str, Any], mask: Any) -> SharedRows | None:
         """The rows as a tree, if they share beginnings and nothing but ids and positions distinguishes their tokens."""
@@ -101,20 +97,21 @@ class Decisions:
         """A way in which a few rows of a call come out the same; None if there is none."""
         arguments, mask = proof.some_rows(arguments, mask, shared)
         shared = None if shared is None else self._shared(module, arguments, mask)
-        arguments = proof.telling_labels(arguments, mask)
         self._prepare(module)
         with proof.undisturbed(module):
             try:
                 # A module of a sharded model cannot be called by itself.
                 most = proof.tolerance(module, mask.device.type)
                 with Search(module, mask, most) if not lockstep.sharded else nullcontext(None) as search:
-                    expected = result_of(Call(module), arguments, lockstep)
+                    told = proof.telling_calls(arguments, mask)
+                    expected = [(call, result_of(Call(module), call, lockstep)) for call in told]
             except Exception:  # the call itself raises it
                 return None
             tokenwise = () if search is None else tuple(search.names)
             ways = self._ways(module, arguments, mask, tokenwise, lockstep, shares=shared is not None)
             calls = (Call(module, way, shared) for way in ways)
-            way = self._same(module, expected, mask, calls, lambda call: result_of(call, arguments, lockstep))
+            compute = functools.partial(result_of, lockstep=lockstep)
+            way = self._same(module, expected, mask, calls, compute)
         if way is not None:
             self._may_share[arguments.get(LABELS) is not None] &= way.shared or shared is None
         return way
@@ -123,32 +120,41 @@ class Decisions:
         self, module: Any, rows: BoundedRows, padded: dict[str, Any], arguments: dict[str, Any]
     ) -> Way | None:
         """The way of a flat batch whose rows come out as those of a padded one; None if they do not."""
-        padded = proof.telling_labels(padded, rows.real)
-        flat = rows.flat(padded, arguments)
         with proof.undisturbed(module):
             try:
-                expected = result_of(Call(module), padded)
+                told = proof.telling_calls(padded, rows.real)
+                expected = [(call, result_of(Call(module), call)) for call in told]
             except Exception as error:  # the call itself may raise nothing
                 self._leave(module, f"{type(error).__name__}: {error}")
                 return None
             may_be_told = self._names_may_be_set(module, padded, Lockstep(module))
             calls = [Call(module, Way(("",), bounded=True))] if may_be_told else []
-            return self._same(module, expected, rows.real, calls, lambda call: rows.put_all(result_of(call, flat)))
+
+            def compute(call: Call, padded: dict[str, Any]) -> Any:
+                return rows.put_all(result_of(call, rows.flat(padded, arguments)))
+
+            return self._same(module, expected, rows.real, calls, compute)
 
     def _same(
-        self, module: Any, expected: Any, mask: Any, calls: Iterable[Call], compute: Callable[[Call], Any]
+        self, module: Any, expected: list[Any], mask: Any, calls: Iterable[Call], compute: Callable[..., Any]
     ) -> Way | None:
-        """The way of the first call whose real tokens come out as expected; None, with a reason, if there is none."""
+        """The way of the first call whose real tokens come out as expected; None, with a reason, if there is none.
+
+        expected: arguments, and the output with padding. compute: gives the output of a call, with arguments.
+        """
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
         for call in calls:
             try:
-                output = compute(call)
+                differences = (
+                    proof.difference(output, compute(call, arguments), arguments, mask, most)
+                    for arguments, output in expected
+                )
+                reason = next(filter(None, differences), None)
             except Exception as error:
                 lost = isinstance(error, RowsLostError)
                 reasons[str(error) if lost else f"{type(error).__name__}: {error}"] = None
                 continue
-            reason = proof.difference(expected, output, mask, most)
             way = replace(call.way or Way(()), paths=call.paths)
             if reason is None and (any(way.paths.values()) or way.tokenwise or way.bounded):
                 self._counts.ways[sentence_of(module, way)] = None
@@ -175,7 +181,7 @@ class Decisions:
     ) -> Iterator[Way]:
         """Ways to compute a call with padding, those first that were proven for calls of other forms."""
         if self._names_may_be_set(module, arguments, lockstep):
-            known = [decision.way for decision in self._of_forms.values() if decision.way is not None]
+            known = [way for way, _ in self._of_forms.values() if way is not None]
             ways = [replace(way, paths={}, shared=False) for way in known if way.places and not way.bounded]
             labelled = arguments.get(LABELS) is not None  # those of shared tokens differ from row to row
             for way in dict.fromkeys([*ways, *flat_ways(module, arguments, mask)]):
@@ -202,8 +208,3 @@ class Decisions:
                 self._names_change_nothing = False
         (set_names if self._names_change_nothing else restore_names)(module)
         return self._names_change_nothing
-
-
-def _computes_again(module: Any) -> bool:
-    """True for a model that checkpoints its layers."""
-    return any(getattr(inner, "gradient_checkpointing", False) for inner in module.modules())

@@ -115,12 +115,7 @@ def _own(starts: Sequence[int], lengths: Sequence[int], *, causal: bool) -> Iter
 
 
 def tree_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    tree: Sequence[Meeting],
-    *,
-    scale: float | None = None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tree: Sequence[Meeting], *, scale: float | None = None
 ) -> torch.Tensor:
     """Attend along the paths of a tree.
 

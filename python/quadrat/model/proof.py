@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from quadrat.model.arguments import IGNORED, LABELS, POSITIONS
+from quadrat.model.arguments import IGNORED, KEPT_LOGITS, LABELS, POSITIONS
 
 # The largest difference that rounding explains, relative to the largest number.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 1.5e-5, torch.float16: 8e-3, torch.bfloat16: 6e-2}
@@ -73,20 +73,26 @@ def some_rows(arguments: dict[str, Any], mask: Any, shared: Any) -> tuple[dict[s
     return arguments | {name: tensors[name].index_select(dim, chosen) for name, dim in of_rows.items()}, mask[chosen]
 
 
-def telling_labels(arguments: dict[str, Any], mask: Any) -> dict[str, Any]:
-    """The call with labels that tell which tokens a loss reads: one at each token that does not follow padding."""
+def telling_calls(arguments: dict[str, Any], mask: Any) -> list[dict[str, Any]]:
+    """The call with labels that tell which tokens a loss reads: at all tokens that do not follow padding.
+
+    Where it has labels at other places, each kind of them has a call: among many labels, a few hardly change a loss.
+    """
     labels = arguments.get(LABELS)
     if not isinstance(labels, torch.Tensor) or labels.shape != mask.shape or labels.is_floating_point():
-        return arguments
-    known = labels[labels != IGNORED]
-    values = torch.unique(known) if len(known) else labels.new_zeros(1)
+        return [arguments]
+    used = labels != IGNORED
+    values = torch.unique(labels[used]) if used.any() else labels.new_zeros(1)
     drawn = values[torch.arange(labels.numel(), device=labels.device).view_as(labels) * 7 % len(values)]
-    return arguments | {LABELS: torch.where(mask & ~follows_padding(mask), drawn, labels)}
+    first, *others = kinds_of_places(mask)
+    kinds = [first, *(places for places in others if (used & places).any())]
+    return [arguments | {LABELS: drawn.masked_fill(~places, IGNORED)} for places in kinds]
 
 
-def follows_padding(mask: Any) -> Any:
-    """`[rows, width]`: the places after padding."""
-    return torch.nn.functional.pad(~mask[:, :-1], (1, 0))
+def kinds_of_places(mask: Any) -> tuple[Any, Any, Any, Any]:
+    """`[rows, width]`: tokens that do not follow padding, tokens that do; padding that does not, padding that does."""
+    follows = torch.nn.functional.pad(~mask[:, :-1], (1, 0))
+    return mask & ~follows, mask & follows, ~mask & ~follows, ~mask & follows
 
 
 def leaves_of(output: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -109,19 +115,20 @@ def tolerance(model: Any, device: str) -> float:
     return max((_ROUNDING.get(dtype, 0.0) for dtype in dtypes), default=_ROUNDING[torch.float32])
 
 
-def difference(expected: Any, got: Any, mask: Any, most: float) -> str | None:
+def difference(expected: Any, got: Any, arguments: dict[str, Any], mask: Any, most: float) -> str | None:
     """Where outputs of real tokens, and outputs without a place for each token, differ by more than rounding."""
-    present = dict(leaves_of(got))
+    present, columns = dict(leaves_of(got)), arguments.get(KEPT_LOGITS)
+    masks = mask, mask if columns is None else mask[:, slice(-columns, None) if isinstance(columns, int) else columns]
     for path, tensor in leaves_of(expected):
         name, value, other = ".".join(map(str, path)) or "the output", tensor, present.get(path)
         if path[:1] in (("past_key_values",), ("cache",)):
             continue
         if other is None or other.shape != tensor.shape or other.dtype != tensor.dtype:
             return f"{name} has another form"
-        width = tensor.shape[1] if tensor.dim() > 1 and len(tensor) == len(mask) else 0
-        if width == mask.shape[1] or (0 < width < mask.shape[1] and tensor.dim() == 3):  # of the last columns
-            kept = mask[:, mask.shape[1] - width :]
-            value, other = tensor[kept], other[kept]
+        if (real := next((real for real in masks if tensor.shape[:2] == real.shape), None)) is not None:
+            if tensor.dim() == 2:  # scores of rows, perhaps
+                real = real | ~real.any(1, keepdim=True)
+            value, other = tensor[real], other[real]
         least = _ROUNDING.get(value.dtype, 0.0)  # of a loss in float32
         # A mean over all tokens is rounded less than a number of one token.
         limit = max(most, least) if value.dim() else max(most / 8, least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from transformers import PreTrainedModel
 from quadrat.model.arguments import IGNORED, LABELS, POSITIONS
 from quadrat.model.attention import PREFIX
 from quadrat.model.backbone import MADE_POSITIONS, Path, padding_token
-from quadrat.model.proof import follows_padding
+from quadrat.model.proof import kinds_of_places
 
 _EXACT_ROWS = 16  # more rows are of one form up to the next power of two
 
@@ -82,10 +83,11 @@ def _models_within(module: Any, outer: str) -> Iterator[str]:
             yield from _models_within(module, path)
 
 
-def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int]:
-    """The form of a call, and the length of its longest row, with one wait for a GPU.
+def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, tuple[int, ...]]:
+    """The form of a call, and its sizes, with one wait for a GPU.
 
-    The form is all that decides how a call is computed, but for the lengths of its rows.
+    The form is all that decides how a call is computed, but for its sizes: the longest row, the width, and the power of
+    two of the share of padding.
     """
     rows, device = len(mask), mask.device.type
     tensors: list[tuple[str, int, torch.dtype]] = []
@@ -103,19 +105,21 @@ def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, int
     configs = module.config, module.config.get_text_config()
     implementation = tuple(str(config._attn_implementation).removeprefix(PREFIX) for config in configs)
     count = rows if rows <= _EXACT_ROWS else 1 << (rows - 1).bit_length()
-    places, longest = _facts(module, arguments, mask)
-    return (tuple(tensors), tuple(others), autocast, implementation, count, places), longest
+    places, sizes = _facts(module, arguments, mask)
+    return (tuple(tensors), tuple(others), autocast, implementation, count, places), sizes
 
 
-def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[bool, ...], int]:
-    """Where padding is, and what ids and labels are there."""
-    after = mask & follows_padding(mask)
+def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+    """Where padding is, and what ids and labels are there; the sizes of a call."""
+    _, after, *of_padding = kinds_of_places(mask)
     lengths, ids, labels = mask.sum(1), arguments.get("input_ids"), arguments.get(LABELS)
-    facts = [after.any(), ((after.sum(1) + mask[:, 0]) > 1).any(), (lengths == 0).any(), lengths.max()]
+    facts = [after.any(), ((after.sum(1) + mask[:, 0]) > 1).any(), (lengths == 0).any(), lengths.max(), lengths.sum()]
     if ids is not None:
-        facts.append(((ids.reshape(mask.shape) != padding_token(module.config)) != mask).any())
+        padded = ids.reshape(mask.shape) == padding_token(module.config)
+        facts += [(padded & mask).any(), (~padded & ~mask).any()]
     if isinstance(labels, torch.Tensor) and labels.shape == mask.shape:
         used = labels != IGNORED
-        facts += [(used & ~mask).any(), (used & after).any()]
+        facts += [(used & places).any() for places in (after, *of_padding)]
     numbers = torch.stack(facts).tolist()
-    return tuple(map(bool, numbers[:3] + numbers[4:])), int(numbers[3])
+    padding = math.frexp(1 - numbers[4] / mask.numel())[1]
+    return tuple(map(bool, numbers[:3] + numbers[5:])), (int(numbers[3]), mask.shape[1], padding)

@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterator
 
 # What each of quadrat's extras installs.
-EXTRAS = {
-    "datasets": ("datasets", "pyarrow"),
-    "transformers": ("transformers", "tokenizers", "torch"),
-}
+EXTRAS = {"datasets": ("datasets", "pyarrow"), "transformers": ("transformers", "tokenizers", "torch")}
 
 # All packages that may be missing.
 _PACKAGES = frozenset({"trl"}.union(*EXTRAS.values()))

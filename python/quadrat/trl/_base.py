@@ -32,9 +32,7 @@ class TrlCollator(MixinCollator):
 
 
 def require_ints(
-    names: Sequence[str],
-    shapes: Sequence[col.ColumnShape],
-    forms: int = col.PYTHON_ROWS | col.ARRAY | col.DERIVED,
+    names: Sequence[str], shapes: Sequence[col.ColumnShape], forms: int = col.PYTHON_ROWS | col.ARRAY | col.DERIVED
 ) -> None:
     """Raises FallBack unless columns, as many as there are of both, are ints in rows of these forms."""
     for name, shape in zip(names, shapes, strict=False):
