@@ -10,6 +10,7 @@ from transformers import (
     BertModel,
     LlamaForCausalLM,
     LlamaModel,
+    SwitchTransformersEncoderModel,
 )
 
 from quadrat import remove_padding
@@ -228,3 +229,15 @@ def test_scores_of_rows_without_tokens():
             batch = batch_of_lengths(lengths)
             assert_same(reference(**batch), model(**batch), batch["attention_mask"], scores=True)
     assert removed.left
+
+
+def test_experts_that_are_full():
+    """An expert takes 16 tokens of a row: those of several rows, side by side, may be more."""
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_sparse_encoder_layers": 2, "num_heads": 4}
+    model = tiny_of(SwitchTransformersEncoderModel, sizes | {"num_experts": 2, "expert_capacity": 16})
+    reference = copy.deepcopy(model)
+    with remove_padding(model) as removed, torch.no_grad():
+        for lengths in ([20, 1, 1, 1], [20, 19, 18, 20]):
+            batch = batch_of_lengths(lengths)
+            assert_same(reference(**batch), model(**batch), batch["attention_mask"])
+    assert removed.removed

@@ -70,10 +70,7 @@ PATCHED: dict[str, Any] = ORIGINALS | {
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
 # Methods by their names, as they are without a patch.
-METHODS: dict[str, Any] = {
-    "PreTrainedTokenizerBase.pad": PAD,
-    "BatchEncoding.convert_to_tensors": CONVERT_TO_TENSORS,
-}
+METHODS: dict[str, Any] = {"PreTrainedTokenizerBase.pad": PAD, "BatchEncoding.convert_to_tensors": CONVERT_TO_TENSORS}
 globals().update(PATCHED)
 
 

@@ -107,11 +107,9 @@ class Decisions:
                     expected = [(call, result_of(Call(module), call, lockstep)) for call in told]
             except Exception:  # the call itself raises it
                 return None
-            tokenwise = () if search is None else tuple(search.names)
-            ways = self._ways(module, arguments, mask, tokenwise, lockstep, shares=shared is not None)
+            ways = self._ways(module, arguments, mask, search, lockstep, shares=shared is not None)
             calls = (Call(module, way, shared) for way in ways)
-            compute = functools.partial(result_of, lockstep=lockstep)
-            way = self._same(module, expected, mask, calls, compute)
+            way = self._same(module, expected, mask, calls, functools.partial(result_of, lockstep=lockstep))
         if way is not None:
             self._may_share[arguments.get(LABELS) is not None] &= way.shared or shared is None
         return way
@@ -123,24 +121,20 @@ class Decisions:
         with proof.undisturbed(module):
             try:
                 told = proof.telling_calls(padded, rows.real)
-                expected = [(call, result_of(Call(module), call)) for call in told]
+                expected = [(rows.flat(call, arguments), result_of(Call(module), call)) for call in told]
             except Exception as error:  # the call itself may raise nothing
                 self._leave(module, f"{type(error).__name__}: {error}")
                 return None
             may_be_told = self._names_may_be_set(module, padded, Lockstep(module))
             calls = [Call(module, Way(("",), bounded=True))] if may_be_told else []
-
-            def compute(call: Call, padded: dict[str, Any]) -> Any:
-                return rows.put_all(result_of(call, rows.flat(padded, arguments)))
-
-            return self._same(module, expected, rows.real, calls, compute)
+            return self._same(module, expected, rows.real, calls, lambda *call: rows.put_all(result_of(*call)))
 
     def _same(
         self, module: Any, expected: list[Any], mask: Any, calls: Iterable[Call], compute: Callable[..., Any]
     ) -> Way | None:
         """The way of the first call whose real tokens come out as expected; None, with a reason, if there is none.
 
-        expected: arguments, and the output with padding. compute: gives the output of a call, with arguments.
+        expected: arguments, and the output with padding. compute: gives the output of a call with arguments.
         """
         most = proof.tolerance(module, mask.device.type)
         reasons: dict[str, None] = {}
@@ -174,7 +168,7 @@ class Decisions:
         module: Any,
         arguments: dict[str, Any],
         mask: Any,
-        tokenwise: tuple[str, ...],
+        search: Search | None,
         lockstep: Lockstep,
         *,
         shares: bool,
@@ -190,7 +184,7 @@ class Decisions:
                 yield way
             if not any(way.places for way in known):
                 restore_names(module)
-        if tokenwise:
+        if search is not None and (tokenwise := search.names()):
             for name in tokenwise:
                 add_token_hooks(module.get_submodule(name))
             yield Way((), tokenwise=tokenwise)

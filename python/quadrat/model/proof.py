@@ -84,8 +84,7 @@ def telling_calls(arguments: dict[str, Any], mask: Any) -> list[dict[str, Any]]:
     used = labels != IGNORED
     values = torch.unique(labels[used]) if used.any() else labels.new_zeros(1)
     drawn = values[torch.arange(labels.numel(), device=labels.device).view_as(labels) * 7 % len(values)]
-    first, *others = kinds_of_places(mask)
-    kinds = [first, *(places for places in others if (used & places).any())]
+    kinds = [places for number, places in enumerate(kinds_of_places(mask)) if not number or (used & places).any()]
     return [arguments | {LABELS: drawn.masked_fill(~places, IGNORED)} for places in kinds]
 
 

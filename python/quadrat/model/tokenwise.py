@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from quadrat.model.rows import Rows
 from quadrat.model.thread_state import THREAD
@@ -21,7 +22,7 @@ class TokenHooks:
         rows: Rows | None = THREAD.rows_of_tokens
         if rows is None or kwargs is None or not _have_tokens(rows, args, kwargs):
             return None
-        return _flat(rows, args, kwargs)
+        return tree_map_only(torch.Tensor, rows.take, (args, kwargs))
 
     def after(self, module: Any, args: tuple[Any, ...], output: Any) -> Any:
         """The output with padding."""
@@ -40,22 +41,15 @@ def add_token_hooks(module: Any) -> None:
 
 def _have_tokens(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """True if all tensors have a place for each token."""
-    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
     return bool(tensors) and all(tensor.dim() > 2 and tensor.shape[:2] == rows.shape for tensor in tensors)
-
-
-def _flat(rows: Rows, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    def flat(value: Any) -> Any:
-        return rows.take(value) if isinstance(value, torch.Tensor) else value
-
-    return tuple(map(flat, args)), {name: flat(value) for name, value in kwargs.items()}
 
 
 class Search:
     """Finds the modules of a model that work token by token, while the model computes a padded batch."""
 
     def __init__(self, model: Any, mask: Any, most: float) -> None:
-        self.names: list[str] = []
+        self._first_tokens: dict[str, Any] = {}  # of what each module gets
         self._rows, self._most, self._asks, self._failed = Rows.of_mask(mask), most, False, set[str]()
         self._thread = threading.get_ident()
         self._candidates = {name: module for name, module in model.named_modules() if name and _has_matrix(module)}
@@ -70,8 +64,24 @@ class Search:
     def __exit__(self, *error: object) -> None:
         for handle in self._handles:
             handle.remove()
-        works = [name for name in self.names if name not in self._failed]
-        self.names = [name for name in works if not any(name.startswith(f"{outer}.") for outer in works)]
+
+    def names(self) -> tuple[str, ...]:
+        """The outermost modules that work token by token. Experts with a capacity do not: equal tokens share one."""
+        names: list[str] = []
+        for name in filter((self._first_tokens.keys() - self._failed).__contains__, self._candidates):
+            if not name.startswith(tuple(f"{outer}." for outer in names)) and self._takes_equal(name):
+                names.append(name)
+        return tuple(names)
+
+    def _takes_equal(self, name: str) -> bool:
+        """True if a module makes the same of each of many equal tokens."""
+        module, first = self._candidates[name], self._first_tokens[name]
+        try:
+            args, kwargs = tree_map_only(torch.Tensor, lambda value: value.repeat_interleave(1024, 1), first)
+            output = module(*args, **kwargs)
+            return self._same(output, output[:, :1].expand_as(output))
+        except Exception:  # a module that takes no such input
+            return False
 
     def _look(self, name: str, module: Any, args: tuple[Any, ...], *rest: Any) -> None:
         # Other threads call this hook, too, and without keywords while it is added or removed.
@@ -79,17 +89,20 @@ class Search:
             return
         if not _have_tokens(self._rows, args, kwargs := rest[0]):
             return
-        args, kwargs = _flat(self._rows, args, kwargs)
+        flat = args, kwargs = tree_map_only(torch.Tensor, self._rows.take, (args, kwargs))
+        self._first_tokens[name] = tree_map_only(torch.Tensor, lambda value: value[:, :1].clone(), flat)
         self._asks = True
         try:
-            got, expected = module(*args, **kwargs), self._rows.take(output)
-            largest = float(expected.abs().max())
-            same = got.shape == expected.shape and float((got - expected).abs().max()) <= self._most * largest
+            if not self._same(module(*args, **kwargs), self._rows.take(output)):
+                self._failed.add(name)
         except Exception:  # a module that takes no such input
-            same = False
+            self._failed.add(name)
         finally:
             self._asks = False
-        (self.names.append if same else self._failed.add)(name)
+
+    def _same(self, got: Any, expected: Any) -> bool:
+        largest = self._most * float(expected.abs().max())
+        return got.shape == expected.shape and float((got - expected).abs().max()) <= largest
 
 
 def _has_matrix(module: Any) -> bool:

@@ -90,23 +90,22 @@ def form_of(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[Any, tup
     two of the share of padding.
     """
     rows, device = len(mask), mask.device.type
-    tensors: list[tuple[str, int, torch.dtype]] = []
-    others: list[tuple[str, Any]] = []
+    values: list[tuple[Any, ...]] = []
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor):
-            tensors.append((name, value.dim(), value.dtype))
+            values.append((name, value.dim(), value.dtype))
         elif isinstance(value, bool):
-            others.append((name, value))
+            values.append((name, value))
         elif isinstance(value, int):
-            others.append((name, 0 < value < mask.shape[1]))  # such as a number of last columns
+            values.append((name, 0 < value < mask.shape[1]))  # such as a number of last columns
         elif value is not None:
-            others.append((name, type(value)))
+            values.append((name, type(value)))
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     configs = module.config, module.config.get_text_config()
     implementation = tuple(str(config._attn_implementation).removeprefix(PREFIX) for config in configs)
     count = rows if rows <= _EXACT_ROWS else 1 << (rows - 1).bit_length()
-    places, sizes = _facts(module, arguments, mask)
-    return (tuple(tensors), tuple(others), autocast, implementation, count, places), sizes
+    facts, sizes = _facts(module, arguments, mask)
+    return (tuple(values), autocast, implementation, count, facts), sizes
 
 
 def _facts(module: Any, arguments: dict[str, Any], mask: Any) -> tuple[tuple[bool, ...], tuple[int, ...]]:
