@@ -133,6 +133,15 @@ def test_rows_that_lack_a_column_of_pad_values(name, has, known, data):
                 collator(rows)
 
 
+@pytest.mark.parametrize("options", [{}, {"pad_axes": {"label": -1, "label_ids": -1}}], ids=["rows", "axes"])
+@pytest.mark.parametrize("column", ["label", "label_ids"])
+def test_columns_that_become_labels_are_padded_with_their_own_value(column, options):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"label": -1, "label_ids": -1}, **options)
+    rows = [{**ROW, column: [1, 2]}, {**ROW, column: [3]}]
+    for _ in range(2):
+        assert collator(rows)["labels"].tolist() == [[1, 2], [3, -1]]
+
+
 OWN_OPTIONS = [{"pad_values": {"words": 0}}, {"join_columns": ("words",)}, {"dtypes": {"words": "int32"}}]
 
 

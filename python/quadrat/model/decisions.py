@@ -37,8 +37,7 @@ class Decisions:
 
     def __init__(self, counts: Counts, prepare: Callable[[Any], None]) -> None:
         self._counts, self._prepare = counts, prepare
-        # How calls of each form are computed, without a way as they are, and up to which sizes that is proven.
-        self._of_forms: dict[Any, tuple[Way | None, tuple[int, ...]]] = {}
+        self._of_forms: dict[Any, tuple[Way | None, tuple[int, ...]]] = {}  # ways, proven up to sizes
         self._names_change_nothing: bool | None = None
         self._may_share = {True: True, False: True}  # with labels, and without
 

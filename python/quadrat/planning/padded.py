@@ -335,7 +335,8 @@ class Padded(Spec):
             values |= {**pad_values, **options.column_options.values(pad_values, names.index(options.main))}
         if options.label is not None:
             values[options.label.output or options.label.name_in(names)] = options.label.value
-        return values
+        labels = [values[name] for name in options.renames if name in names and name in values]
+        return values | {"labels": labels[0]} if labels else values
 
     def hold(self, name: str, features: Any, key: PlanKey) -> Any:
         """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
