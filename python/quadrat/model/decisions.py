@@ -102,8 +102,8 @@ class Decisions:
                 # A module of a sharded model cannot be called by itself.
                 most = proof.tolerance(module, mask.device.type)
                 with Search(module, mask, most) if not lockstep.sharded else nullcontext(None) as search:
-                    told = proof.telling_calls(arguments, mask)
-                    expected = [(call, result_of(Call(module), call, lockstep)) for call in told]
+                    telling = proof.telling_calls(arguments, mask)
+                    expected = [(call, result_of(Call(module), call, lockstep)) for call in telling]
             except Exception:  # the call itself raises it
                 return None
             ways = self._ways(module, arguments, mask, search, lockstep, shares=shared is not None)
@@ -119,8 +119,8 @@ class Decisions:
         """The way of a flat batch whose rows come out as those of a padded one; None if they do not."""
         with proof.undisturbed(module):
             try:
-                told = proof.telling_calls(padded, rows.real)
-                expected = [(rows.flat(call, arguments), result_of(Call(module), call)) for call in told]
+                telling = proof.telling_calls(padded, rows.real)
+                expected = [(rows.flat(call, arguments), result_of(Call(module), call)) for call in telling]
             except Exception as error:  # the call itself may raise nothing
                 self._leave(module, f"{type(error).__name__}: {error}")
                 return None

@@ -97,8 +97,8 @@ def parameters_of(cls: type[Any]) -> Mapping[str, inspect.Parameter]:
     if sys.version_info >= (3, 14):  # which evaluates annotations when they are asked for
         from annotationlib import Format
 
-        return inspect.signature(cls, annotation_format=Format.FORWARDREF).parameters
-    return inspect.signature(cls).parameters
+        return inspect.signature(cls.__init__.__get__(cls), annotation_format=Format.FORWARDREF).parameters
+    return inspect.signature(cls.__init__.__get__(cls)).parameters  # 3.11.2 takes an inherited __new__ for a subclass
 
 
 def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
